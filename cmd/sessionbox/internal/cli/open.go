@@ -1,0 +1,192 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/sessionbox/sessionbox/cmd/sessionbox/internal/render"
+	"github.com/sessionbox/sessionbox/pkg/memlimit"
+	"github.com/sessionbox/sessionbox/pkg/session"
+	"github.com/sessionbox/sessionbox/pkg/store"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// openOptions are the flags that say what session is wanted.
+type openOptions struct {
+	name       string
+	labels     map[string]string
+	backend    string
+	require    string
+	cgroupRoot string
+	limits     memlimit.Limits
+	grace      *time.Duration
+	attach     bool
+	takeOver   bool
+	noParent   bool
+	privateTmp bool
+
+	ownerPID    *int
+	lease       *time.Duration
+	onOwnerExit string
+	idleTimeout *time.Duration
+	idleAction  string
+}
+
+func (o *openOptions) flags(f *pflag.FlagSet) {
+	f.VarP(name{&o.name}, "name", "n", "of the session; free again once it is closed")
+	f.VarP(labels{&o.labels}, "label", "l", "label, can be given several times")
+	f.StringVar(&o.backend, "backend", "", "`KIND` of box: auto, systemd or cgroup (default auto)")
+	f.StringVar(&o.require, "require", "", "`kernel` refuses a box that the kernel does not enforce")
+	f.StringVar(&o.cgroupRoot, "cgroup-root", "", "`DIR` below which the cgroup box makes its tree")
+	limitFlags(f, &o.limits)
+	f.Var(duration{&o.grace}, "grace", "how long a close waits from SIGTERM to SIGKILL (default 5s; 0: kill)")
+	f.Var(pid{&o.ownerPID}, "owner-pid", "the process that the session belongs to")
+	f.Var(duration{&o.lease}, "lease", "it belongs to whoever renews this (verb touch)")
+	f.StringVar(&o.onOwnerExit, "on-owner-exit", "", "`DO` when the owner is gone: close (default) or keep")
+	f.BoolVar(&o.attach, "attach", false, "use the open session of that name, if no other owner lives")
+	f.BoolVar(&o.takeOver, "take-over", false, "likewise, also from an owner that lives")
+	f.Var(duration{&o.idleTimeout}, "idle-timeout", "how long it may be idle (default: for ever)")
+	f.StringVar(&o.idleAction, "idle-action", "", "`DO` with an idle one: warn (default), freeze or close")
+	f.BoolVar(&o.noParent, "no-parent", false, "be independent of the session this is called from")
+	f.BoolVar(&o.privateTmp, "private-tmp", false, "make the session's SESSIONBOX_TMPDIR the TMPDIR of its commands, too")
+	mirror(f, "on-owner-exit", "idle-timeout", "idle-action", "backend", "require", "cgroup-root", "memory-max", "memory-high", "swap-max", "pids-max", "grace", "private-tmp")
+}
+
+// options checks the words among the flags.
+func (o *openOptions) options() (session.OpenOptions, error) {
+	so := session.OpenOptions{Name: o.name, Labels: o.labels, Limits: o.limits, Grace: o.grace, NoParent: o.noParent, Attach: o.attach, TakeOver: o.takeOver,
+		OnOwnerExit: store.OwnerExit(o.onOwnerExit), IdleTimeout: value(o.idleTimeout), IdleAction: store.IdleAction(o.idleAction),
+		PrivateTmp: o.privateTmp}
+	switch o.backend {
+	case "", "auto", "systemd", "cgroup", "lineage":
+		so.Kind = store.Kind(o.backend)
+	default:
+		return so, usagef("--backend: no kind of box %q", o.backend).hintf("want auto, systemd or cgroup")
+	}
+	switch o.require {
+	case "":
+	case "kernel":
+		so.RequireKernel = true
+	default:
+		return so, usagef("--require: not %q", o.require).hintf("want kernel")
+	}
+	if (o.attach || o.takeOver) && o.name == "" {
+		return so, usagef("--attach and --take-over need --name").hintf("`sessionbox ls` lists the names; an id will do, too")
+	}
+	switch {
+	case o.ownerPID != nil && o.lease != nil:
+		return so, usagef("--owner-pid and --lease: a session has one owner").hintf("give one of them")
+	case o.ownerPID != nil && *o.ownerPID <= 0:
+		return so, usagef("--owner-pid: no process is %d", *o.ownerPID).hintf("in a shell, $$ is the shell itself and $PPID who started it")
+	case o.ownerPID != nil:
+		so.Owner = &session.OwnerOptions{PID: *o.ownerPID}
+	case o.lease != nil && *o.lease <= 0:
+		return so, usagef("--lease: a lease of %v ends before it begins", *o.lease).hintf("e.g. --lease 60s, renewed by `sessionbox touch` every 20s")
+	case o.lease != nil:
+		so.Owner = &session.OwnerOptions{Lease: *o.lease}
+	}
+	if so.OnOwnerExit != "" && so.Owner == nil && !o.attach && !o.takeOver {
+		return so, usagef("--on-owner-exit without an owner").hintf("give --owner-pid or --lease")
+	}
+	return so, nil
+}
+
+func (a *app) newOpen() *cobra.Command {
+	var o openOptions
+	cmd := &cobra.Command{
+		Use:   "open [flags]",
+		Short: "Open a session and print its id",
+		Long: `Open a session: make its box and set its ceilings. It stays open, with or without
+processes in it, until it is closed. Its id is printed.
+
+Its commands find a directory for temporary files in SESSIONBOX_TMPDIR. It is made
+below TMPDIR or /tmp, only this user can enter it, and it is removed, with all that is
+in it, when the session is closed.
+
+With --owner-pid or --lease it has an owner, and is closed, or kept, when that process
+ends or the lease is not renewed: a guard sees to it at once (see
+` + "`sessionbox guard --help`" + `), and every ` + "`sessionbox reconcile`" + `. Both times and leases
+are measured by a clock that nobody can set and that stands still while the machine
+sleeps. With --json the answer has owner.generation, which tells later calls
+(--generation) for which owner they are made.
+
+A session is idle when no command is started in it or waited for, nobody touches it
+and its processes use less than 1 % of a processor; looking at it is no use of it.
+A session frozen for being idle is thawed by the next exec.
+
+A ceiling that this machine cannot enforce is said on stderr, and in JSON.
+
+Exit status:
+  0  open
+  1  failed
+  2  usage, or the config file is wrong
+  5  no box of the wanted kind can be made here (` + "`sessionbox doctor`" + ` says why)
+  6  not permitted
+  7  the name is held by an open session (--attach uses that one) or by a living owner
+     (--take-over takes it from that one)`,
+		Example: `  sessionbox open --name work --memory-max 4G --pids-max 500
+  sessionbox open --name work --owner-pid $$ --attach
+  sessionbox open --name ci --lease 60s --on-owner-exit keep
+  id=$(sessionbox open --label agent=claude)`,
+		Args:              noArgs,
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE:              a.withSignals(func(ctx context.Context, _ []string) error { return a.open(ctx, &o) }),
+	}
+	o.flags(cmd.Flags())
+	completeWords(cmd, "backend", "auto", "systemd", "cgroup")
+	completeLife(cmd)
+	return cmd
+}
+
+// completeLife completes the words of the flags that run and open share.
+func completeLife(cmd *cobra.Command) {
+	completeWords(cmd, "require", "kernel")
+	completeWords(cmd, "on-owner-exit", "close", "keep")
+	completeWords(cmd, "idle-action", "warn", "freeze", "close")
+}
+
+func (a *app) open(ctx context.Context, o *openOptions) error {
+	so, err := o.options()
+	if err != nil {
+		return err
+	}
+	a.cgroupRoot = o.cgroupRoot
+	m, err := a.manager()
+	if err != nil {
+		return err
+	}
+	s, err := m.Open(ctx, so)
+	if err != nil {
+		return err
+	}
+	defer s.Release()
+	if a.json {
+		info, err := m.Inspect(ctx, s.ID(), session.InspectOptions{})
+		if err != nil {
+			return err
+		}
+		return a.printJSON(info)
+	}
+	a.warnCeilings(s.Ceilings())
+	if o.onOwnerExit == string(store.OwnerExitKeep) {
+		a.warnLogin(s)
+	}
+	_, err = fmt.Fprintln(a.stdout, s.ID())
+	return err
+}
+
+// warnLogin says that what is to stay ends with the last login all the same.
+func (a *app) warnLogin(s *session.Session) {
+	if fix := s.EndsWithLogin(); fix != "" {
+		a.say("%s ends with your last login; `%s` lets it stay", s.Name(), fix)
+	}
+}
+
+// warnCeilings says which ceilings do not hold.
+func (a *app) warnCeilings(all []memlimit.Ceiling) {
+	for _, line := range render.NotInForceLines(all) {
+		a.say("%s", line)
+	}
+}

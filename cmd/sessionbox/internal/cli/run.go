@@ -1,0 +1,279 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"slices"
+	"sync"
+	"syscall"
+
+	"github.com/sessionbox/sessionbox/cmd/sessionbox/internal/render"
+	"github.com/sessionbox/sessionbox/cmd/sessionbox/internal/supervise"
+	"github.com/sessionbox/sessionbox/pkg/session"
+	"github.com/spf13/cobra"
+)
+
+type runOptions struct {
+	openOptions
+	commandOptions
+	quiet bool
+}
+
+func (a *app) newRun() *cobra.Command {
+	var o runOptions
+	cmd := &cobra.Command{
+		Use:   "run [flags] [--] COMMAND [ARG…]",
+		Short: "Run a command in a session of its own and end all it started with it",
+		Long: `Open a session, run a command in it, close the session. What the command left
+running is ended; one line on stderr says what that was (-q hides it).
+
+SIGTERM and SIGHUP close the session: the processes are asked to end, then killed.
+The first Ctrl-C is the command's; the second one ends everything at once.
+
+Exit status:
+  the command's, or
+  125    sessionbox failed, or something survived the close
+  126    the command cannot be run
+  127    the command was not found
+  128+n  signal n ended the command, or sessionbox was told to end by it`,
+		Example: `  sessionbox run -- claude
+  sessionbox run --name build --memory-max 75% -- make -j8
+  sessionbox run -e CI=1 -w /src -- npm test`,
+		Args:              func(*cobra.Command, []string) error { return nil },
+		ValidArgsFunction: a.completeCommand,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.run(cmd.Context(), &o, args)
+		},
+	}
+	f := cmd.Flags()
+	f.SetInterspersed(false)
+	o.openOptions.flags(f)
+	o.commandOptions.flags(f)
+	f.BoolVarP(&o.quiet, "quiet", "q", false, "do not say what was ended")
+	for _, name := range []string{"attach", "take-over", "owner-pid", "lease", "on-owner-exit"} {
+		f.MarkHidden(name)
+	}
+	completeWords(cmd, "backend", "auto", "systemd", "cgroup")
+	completeLife(cmd)
+	return cmd
+}
+
+func (a *app) run(ctx context.Context, o *runOptions, argv []string) error {
+	if o.attach || o.takeOver {
+		return usagef("run closes the session it opened, --attach would close another's").hintf("`sessionbox exec %s -- …` runs a command in an open one", o.name)
+	}
+	if o.ownerPID != nil || o.lease != nil || o.onOwnerExit != "" {
+		return usagef("run is itself the owner of its session").hintf("`sessionbox open` takes --owner-pid, --lease and --on-owner-exit")
+	}
+	so, err := o.options()
+	if err != nil {
+		return err
+	}
+	so.Owner = &session.OwnerOptions{PID: os.Getpid()}
+	cmd, err := a.command(&o.commandOptions, argv)
+	if err != nil {
+		return err
+	}
+	// A guard would cost as much as the rest of a short run. If this process is killed
+	// the box's anchor ends the command; an idle time needs one.
+	a.cgroupRoot, a.noGuard = o.cgroupRoot, o.idleTimeout == nil
+	m, err := a.manager()
+	if err != nil {
+		return err
+	}
+	sup := supervise.Begin()
+	open, cancel := sup.UntilSignal(ctx)
+	defer cancel()
+	s, err := m.Open(open, so)
+	if err != nil {
+		return early(sup, err)
+	}
+	defer s.Release()
+	if !a.json {
+		a.warnCeilings(s.Ceilings())
+	}
+	r := &running{a: a, m: m, s: s, sup: sup, cmd: cmd, quiet: o.quiet}
+	return r.run(ctx, open)
+}
+
+// early is the error of what a signal may have broken off.
+func early(sup *supervise.Supervisor, err error) error {
+	if sig := sup.Caught(); sig != 0 {
+		return &codeError{code: exitSignal + int(sig), err: interrupted{sig}}
+	}
+	return err
+}
+
+// running is one run under way.
+type running struct {
+	a     *app
+	m     *session.Manager
+	s     *session.Session
+	sup   *supervise.Supervisor
+	cmd   *exec.Cmd
+	task  *session.Task
+	quiet bool
+
+	mu sync.Mutex
+	// told is the signal that told us to end, 0 while none did.
+	told syscall.Signal
+	// closing is set while a close is under way; hurry makes it kill at once.
+	ints  int
+	ended bool // the command has ended
+	hurry chan struct{}
+	once  sync.Once
+	stop  chan struct{} // closed when the session is to be closed before its command ended
+}
+
+func (r *running) run(ctx, starting context.Context) error {
+	r.hurry, r.stop = make(chan struct{}), make(chan struct{})
+	r.cmd.SysProcAttr = r.sup.Attr()
+	t, err := r.s.Start(starting, r.cmd, session.StartOptions{Tie: true})
+	if err != nil {
+		return several([]error{early(r.sup, err), r.close(ctx)})
+	}
+	r.task = t
+	r.sup.Forward(r.signal)
+
+	type end struct {
+		result session.Result
+		err    error
+	}
+	done := make(chan end, 1)
+	go func() {
+		result, err := t.Wait()
+		r.mu.Lock()
+		r.ended = true
+		r.mu.Unlock()
+		done <- end{result, err}
+	}()
+	var e end
+	var failed error
+	select {
+	case e = <-done:
+		failed = r.close(ctx)
+	case <-r.stop: // a signal
+		failed = r.close(ctx)
+		if failed == nil {
+			e = <-done
+		}
+	}
+	if failed != nil {
+		return &codeError{code: exitOwnFailure, err: failed}
+	}
+	if sig := r.toldBy(); sig != 0 {
+		return result(exitSignal + int(sig))
+	}
+	if e.err != nil {
+		return e.err
+	}
+	return r.a.ended(ctx, r.s, t.N(), e.result)
+}
+
+func (r *running) toldBy() syscall.Signal {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.told
+}
+
+// signal decides what a signal means: the first INT is the command's, TERM and
+// HUP close, and whatever asks to end once more closes at once.
+func (r *running) signal(sig syscall.Signal) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch sig {
+	case syscall.SIGINT:
+		r.ints++
+		if r.ints == 1 && r.told == 0 && !r.ended {
+			if !r.sup.FromTerminal(sig) {
+				r.a.pass(r.sup, r.task, r.cmd, sig)
+			}
+			return
+		}
+		r.end(sig, true)
+	case syscall.SIGTERM, syscall.SIGHUP:
+		r.end(sig, r.told != 0)
+	default:
+		if !r.sup.FromTerminal(sig) && !r.ended {
+			r.a.pass(r.sup, r.task, r.cmd, sig)
+		}
+	}
+}
+
+// end has the session closed. r.mu is held.
+func (r *running) end(sig syscall.Signal, now bool) {
+	if r.told == 0 && !r.ended {
+		r.told = sig
+		close(r.stop)
+	} else {
+		now = true // it is being closed already
+	}
+	if now {
+		r.once.Do(func() { close(r.hurry) })
+	}
+}
+
+// close closes the session and says what was left in it. When hurried it begins
+// again, killing at once: a close can be broken off and repeated at any point.
+func (r *running) close(ctx context.Context) error {
+	ctx = context.WithoutCancel(ctx)
+	soft, cancel := context.WithCancel(ctx)
+	defer cancel()
+	now := r.hurried()
+	if !now {
+		over := make(chan struct{})
+		defer close(over)
+		go func() {
+			select {
+			case <-r.hurry:
+				cancel()
+			case <-over:
+			}
+		}()
+	}
+	receipt, err := r.m.Close(soft, r.s.ID(), session.CloseOptions{Now: now})
+	if err != nil && soft.Err() != nil {
+		var again session.Receipt
+		again, err = r.m.Close(ctx, r.s.ID(), session.CloseOptions{Now: true})
+		receipt = joined(receipt, again)
+	}
+	if errors.Is(err, session.ErrClosed) || errors.Is(err, session.ErrNotFound) {
+		return nil // somebody else was quicker
+	}
+	if receipt.Swept() > 0 && !r.quiet && !receipt.AlreadyClosed {
+		if r.a.json {
+			r.a.jsonLine(receipt)
+		} else {
+			fmt.Fprintf(r.a.stderr, "sessionbox: %s\n", render.ReceiptLine(&receipt))
+		}
+	}
+	return err
+}
+
+// joined is the receipt of a close that was broken off and begun again: what the
+// first one saw and the second one did not has ended in between.
+func joined(first, second session.Receipt) session.Receipt {
+	if second.AlreadyClosed {
+		return first
+	}
+	for _, p := range first.Processes {
+		if !slices.ContainsFunc(second.Processes, func(q session.Fated) bool { return q.PID == p.PID && q.Start == p.Start }) {
+			p.Fate = session.FateEnded
+			second.Processes = append(second.Processes, p)
+		}
+	}
+	second.TookSeconds += first.TookSeconds
+	return second
+}
+
+func (r *running) hurried() bool {
+	select {
+	case <-r.hurry:
+		return true
+	default:
+		return false
+	}
+}

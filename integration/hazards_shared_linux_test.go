@@ -1,0 +1,191 @@
+package integration_test
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/sessionbox/sessionbox/pkg/session"
+)
+
+// TestSharedServerFoundedInside is H8: the first session starts a server that the
+// second one uses. Closing the second leaves it alone; closing the founder ends it,
+// with the other's work, and says so.
+func TestSharedServerFoundedInside(t *testing.T) {
+	r := newRig(t)
+	r.technique("E24")
+	founder, user := r.payloads("founder"), r.payloads("user")
+	socket := filepath.Join(r.home, "shared")
+	a, b := r.open("h8-founder"), r.open("h8-user")
+	inTmux := func(id string, p payloads) {
+		r.exec(id, "tmux", "-S", socket, "-f", "/dev/null", "new-session", "-d",
+			"exec "+strings.Join(p.argv("payload"), " ")).must(t, 0, "tmux")
+		p.await(1)
+	}
+	inTmux(a, founder)
+	inTmux(b, user)
+
+	receipt := r.closed(b, graceFlags()...)
+	user.ticking()
+	founder.ticking()
+	for id := range recordedIn(user.dir) {
+		if box, stray := names(receipt, id); box || stray {
+			t.Errorf("closing the user of a shared server claims %v, which is in the founder's box", id)
+		}
+	}
+	receipt = r.closed(a, graceFlags()...)
+	for _, p := range []payloads{founder, user} {
+		p.stopped()
+		for id := range recordedIn(p.dir) {
+			if box, _ := names(receipt, id); !box {
+				t.Errorf("closing the founder ended %v in silence", id)
+			}
+		}
+	}
+	server := false
+	for _, p := range receipt.Processes {
+		server = server || strings.HasPrefix(p.Comm, "tmux")
+	}
+	if !server {
+		t.Errorf("the receipt does not name the tmux server: %+v", receipt.Processes)
+	}
+}
+
+// TestNameIsHeld is H9, first half: a second open of the same name is refused, with
+// the holder in the answer, and harms nothing.
+func TestNameIsHeld(t *testing.T) {
+	r := newRig(t)
+	p := r.payloads("payload")
+	id := r.open("h9")
+	r.detach(id, p.argv("payload")...)
+	p.await(1)
+	o := r.run("open", "--name", "h9", "--backend", r.box, "--json").must(t, 7, "second open")
+	var e struct {
+		Error struct {
+			Code, Message, Hint, Session string
+		}
+	}
+	if err := json.Unmarshal(o.stderr, &e); err != nil || e.Error.Code == "" || e.Error.Message == "" {
+		t.Errorf("the error is not one line of JSON: %v: %s", err, o.stderr)
+	}
+	p.ticking()
+	if _, ok := r.listed(id); !ok {
+		t.Error("the first session is gone")
+	}
+	r.closed(id, graceFlags()...)
+	p.stopped()
+}
+
+// nested opens a session from inside another and puts a payload into each.
+func nested(r *rig, name string) (parent, child string, outer, inner payloads) {
+	r.t.Helper()
+	parent = r.open(name)
+	outer, inner = r.payloads(name+"-outer"), r.payloads(name+"-inner")
+	r.detach(parent, outer.argv("payload")...)
+	child = r.exec(parent, bin(), "open", "--name", name+"-child").must(r.t, 0, "open inside a session").text()
+	r.detach(child, inner.argv("E05")...)
+	outer.await(1)
+	inner.await(1)
+	return parent, child, outer, inner
+}
+
+// TestChildCloses is H9, second half: closing a session inside another never touches
+// the one around it.
+func TestChildCloses(t *testing.T) {
+	r := newRig(t)
+	parent, child, outer, inner := nested(r, "h9a")
+	if i, _ := r.listed(child); i.Parent != parent {
+		t.Errorf("the parent of the inner session is %q, want %s", i.Parent, parent)
+	}
+	r.closed(child, graceFlags()...)
+	inner.stopped()
+	outer.ticking()
+	r.closed(parent, graceFlags()...)
+	outer.stopped()
+}
+
+// TestParentCloses: closing the outer session closes the inner one, with a receipt of
+// its own.
+func TestParentCloses(t *testing.T) {
+	r := newRig(t)
+	parent, child, outer, inner := nested(r, "h9b")
+	receipt := r.closed(parent, graceFlags()...)
+	outer.stopped()
+	inner.stopped()
+	found := false
+	for _, n := range receipt.Nested {
+		found = found || n.ID == child
+	}
+	if !found {
+		t.Errorf("the receipt of the outer session does not hold the inner one's: %+v", receipt.Nested)
+	}
+	if i, ok := r.listed(child); ok {
+		t.Errorf("the inner session is still listed as %s", i.State)
+	}
+}
+
+// TestParentAndChildClose: both at once, by two callers. Each must come to an end, and
+// nothing may be left.
+func TestParentAndChildClose(t *testing.T) {
+	r := newRig(t)
+	parent, child, outer, inner := nested(r, "h9c")
+	closing := []*running{
+		r.start(bin(), "close", "--grace", "1s", parent),
+		r.start(bin(), "close", "--grace", "1s", child),
+		r.start(bin(), "close", "--now", parent),
+	}
+	for _, c := range closing {
+		// The child's may come when the parent's has taken it already: no such session.
+		if o := c.wait(); o.code != 0 && o.code != 3 {
+			t.Errorf("%q: exit code %d: %s", c.cmd.Args, o.code, o.stderr)
+		}
+	}
+	outer.stopped()
+	inner.stopped()
+	for _, id := range []string{parent, child} {
+		if _, ok := r.listed(id); ok {
+			t.Errorf("session %s is still listed", id)
+		}
+	}
+}
+
+// TestKeepMark is H10 for what left the box: SESSIONBOX_KEEP=1 in its environment is
+// the user's word that it stays.
+func TestKeepMark(t *testing.T) {
+	r := newRig(t)
+	p := r.payloads("kept")
+	id := r.open("h10")
+	r.exec(id, append([]string{"/usr/bin/env", session.EnvKeep + "=1"}, p.argv("E28b", "--out-cgroup", outCgroup(t))...)...).must(t, 0, "exec")
+	p.await(1)
+	p.ticking()
+	receipt := r.closed(id, graceFlags()...)
+	for s := range recordedIn(p.dir) {
+		if box, stray := names(receipt, s); box || stray {
+			t.Errorf("the receipt claims %v, which asked to be kept", s)
+		}
+	}
+	p.ticking()
+}
+
+// TestDaemonOfOthers is H11: a daemon started in one session works for another. The
+// close of the customer ends neither it nor what it started; the close of its own
+// session does.
+func TestDaemonOfOthers(t *testing.T) {
+	r := newRig(t)
+	d, work := r.payloads("daemon"), r.payloads("work")
+	socket := filepath.Join(r.home, "d.sock")
+	host, customer := r.open("h11-host"), r.open("h11-customer")
+	r.detach(host, d.argv("daemon", "--socket", socket)...)
+	d.await(1)
+	eventually(t, "socket", func() bool { _, err := os.Stat(socket); return err == nil })
+	r.exec(customer, work.argv("E30", "--socket", socket)...).must(t, 0, "ask the daemon")
+	work.await(1)
+	r.closed(customer, graceFlags()...)
+	d.ticking()
+	work.ticking()
+	r.closed(host, graceFlags()...)
+	d.stopped()
+	work.stopped()
+}

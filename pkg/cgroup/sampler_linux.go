@@ -1,0 +1,190 @@
+package cgroup
+
+import (
+	"errors"
+	"fmt"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/sessionbox/sessionbox/pkg/internal/proc"
+	"github.com/sessionbox/sessionbox/pkg/memlimit"
+)
+
+// Errors of samplers; test with errors.Is.
+var (
+	// ErrGone: the cgroup was removed.
+	ErrGone = errors.New("the cgroup was removed")
+	// ErrNoMemory: the memory controller is not here, or no more.
+	ErrNoMemory = errors.New("the memory controller is not available in this cgroup")
+)
+
+// Sampler reads the memory of one cgroup again and again. It holds its files open and
+// allocates nothing: one sample costs two to eight short reads.
+type Sampler struct {
+	path string
+	buf  [8 << 10]byte // a memory.stat of 6.12 takes 2 KiB
+	look memlimit.Look
+
+	current, stat, swap, most, high, swapMost held
+	events, local, pressure, state, pids      held
+
+	last memlimit.Sample
+}
+
+// Sampler opens the group's files. A sampler of a group without the memory
+// controller can be had, and says so in each sample.
+func (g *Group) Sampler() (*Sampler, error) { return newSampler(g.fd(), g.path) }
+
+func newSampler(dir int, path string) (*Sampler, error) {
+	s := &Sampler{path: path}
+	for _, f := range []struct {
+		h    *held
+		name string
+	}{
+		{&s.current, "memory.current"}, {&s.stat, "memory.stat"}, {&s.swap, "memory.swap.current"}, {&s.most, "memory.max"},
+		{&s.high, "memory.high"}, {&s.swapMost, "memory.swap.max"}, {&s.events, "memory.events"}, {&s.local, "memory.events.local"},
+		{&s.pressure, "memory.pressure"}, {&s.state, "cgroup.events"}, {&s.pids, "pids.current"},
+	} {
+		h, err := hold(dir, f.name, unix.O_RDONLY|unix.O_NOFOLLOW)
+		if errors.Is(err, unix.EOPNOTSUPP) && f.h == &s.pressure { // PSI is off
+			h, err = held{-1, f.name}, nil
+		}
+		if err != nil {
+			s.Close()
+			return nil, fmt.Errorf("sample %s: %w", path, err)
+		}
+		*f.h = h
+	}
+	return s, nil
+}
+
+// Sample reads the figures into out, but for its room in swap and its bound, which
+// are not the group's own (see memlimit.SpreadSwap). Without the memory controller
+// the error is ErrNoMemory, and pressure and the freezer's state are set all the
+// same; ErrGone when the group was removed.
+func (s *Sampler) Sample(out *memlimit.Sample) error {
+	s.last.At = proc.Clock()
+	err := s.read()
+	s.last.Done = proc.Clock()
+	*out = s.last
+	if err == nil || errors.Is(err, ErrNoMemory) {
+		return err
+	}
+	if errors.Is(err, unix.ENODEV) { // of an open file: it, or all of the group, is gone
+		if _, e := s.state.read(s.buf[:256]); errors.Is(e, unix.ENODEV) {
+			return fmt.Errorf("%s: %w", s.path, ErrGone)
+		}
+		return fmt.Errorf("%s: %w", s.path, ErrNoMemory)
+	}
+	return fmt.Errorf("sample %s: %w", s.path, err)
+}
+
+func (s *Sampler) read() error {
+	l := &s.last
+	if s.state.here() {
+		b, err := s.state.read(s.buf[:])
+		if err != nil {
+			return err
+		}
+		frozen, _ := flatKey(b, "frozen")
+		l.Frozen = frozen != 0
+	}
+	if s.pressure.here() {
+		b, err := s.pressure.read(s.buf[:])
+		if errors.Is(err, unix.EOPNOTSUPP) { // it is there and PSI is off (psi=0)
+			s.pressure.close()
+		} else if err != nil {
+			return err
+		} else if l.Pressure, err = memlimit.ParsePressure(b); err != nil {
+			return err
+		}
+	}
+	if !s.stat.here() {
+		l.Tier, l.Max, l.High, l.SwapMax = memlimit.TierProcesses, memlimit.Infinity, memlimit.Infinity, memlimit.Infinity
+		return ErrNoMemory
+	}
+	l.Tier = memlimit.TierCgroup
+	var err error
+	if l.Max, err = s.most.amount(s.buf[:]); err != nil {
+		return err
+	}
+	if s.events.here() {
+		b, err := s.events.read(s.buf[:])
+		if err != nil {
+			return err
+		}
+		if l.Events, err = memlimit.ParseEvents(b); err != nil {
+			return err
+		}
+	}
+	// The root of the tree has no memory.current, and memory.stat then is asked for.
+	if s.current.here() {
+		current, err := s.current.amount(s.buf[:])
+		if err != nil {
+			return err
+		}
+		if !s.look.Want(current, l.Max) {
+			return nil
+		}
+	}
+	b, err := s.stat.read(s.buf[:])
+	if err != nil {
+		return err
+	}
+	stat, err := memlimit.ParseStat(b)
+	if err != nil {
+		return err
+	}
+	l.Of(&stat)
+	l.Swap = 0
+	if s.swap.here() { // it is not without CONFIG_SWAP, or with swapaccount=0
+		if l.Swap, err = s.swap.amount(s.buf[:]); err != nil {
+			return err
+		}
+	}
+	if l.High, err = s.high.amount(s.buf[:]); err != nil {
+		return err
+	}
+	l.SwapMax, err = s.swapMost.amount(s.buf[:])
+	return err
+}
+
+// Counts reads the events of the group and of it alone, for memlimit.WhoseLimit.
+// Where memory.events.local is not there (before Linux 5.2) hasLocal is false.
+func (s *Sampler) Counts() (all, local memlimit.Events, hasLocal bool, err error) {
+	if !s.events.here() {
+		return all, local, false, ErrNoMemory
+	}
+	b, err := s.events.read(s.buf[:])
+	if err != nil {
+		return all, local, false, fmt.Errorf("read %s of %s: %w", s.events.path, s.path, err)
+	}
+	if all, err = memlimit.ParseEvents(b); err != nil || !s.local.here() {
+		return all, local, false, err
+	}
+	if b, err = s.local.read(s.buf[:]); err != nil {
+		return all, local, false, fmt.Errorf("read %s of %s: %w", s.local.path, s.path, err)
+	}
+	local, err = memlimit.ParseEvents(b)
+	return all, local, err == nil, err
+}
+
+// Pids counts the processes and threads; not ok without the pids controller.
+func (s *Sampler) Pids() (n uint64, ok bool) {
+	if !s.pids.here() {
+		return 0, false
+	}
+	n, err := s.pids.amount(s.buf[:])
+	return n, err == nil
+}
+
+// Fresh has the next sample read everything.
+func (s *Sampler) Fresh() { s.look = memlimit.Look{} }
+
+// Close releases the files.
+func (s *Sampler) Close() error {
+	for _, h := range []*held{&s.current, &s.stat, &s.swap, &s.most, &s.high, &s.swapMost, &s.events, &s.local, &s.pressure, &s.state, &s.pids} {
+		h.close()
+	}
+	return nil
+}

@@ -1,0 +1,95 @@
+package cgroup
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/sessionbox/sessionbox/pkg/internal/proc"
+	"github.com/sessionbox/sessionbox/pkg/memlimit"
+)
+
+// Usage reads the figures of g with all below it. What the kernel does not
+// count here stays nil; without the memory controller the memory of the
+// processes is added up instead, and Tier says so.
+func (g *Group) Usage() (memlimit.Usage, error) {
+	var u memlimit.Usage
+	if b, err := g.read("cpu.stat"); err == nil {
+		if usec, ok := flatKey(b, "usage_usec"); ok {
+			cpu := time.Duration(usec) * time.Microsecond
+			u.CPU = &cpu
+		}
+	}
+	if b, err := g.read("memory.pressure"); err == nil { // there without the controller, too
+		if percent, ok := memlimit.Avg10(b); ok {
+			u.Pressure = &percent
+		}
+	}
+	u.Pids = g.number("pids.current")
+	b, err := g.read("memory.stat")
+	if isGone(err) {
+		return u, g.addUp(&u)
+	}
+	if err != nil {
+		return u, err
+	}
+	u.Tier = memlimit.TierCgroup
+	stat, err := memlimit.ParseStat(b)
+	if err != nil {
+		return u, err
+	}
+	hard := stat.Hard()
+	u.MemoryBytes = &hard
+	u.PeakBytes = g.number("memory.peak") // 5.19
+	u.SwapBytes = g.number("memory.swap.current")
+	if b, err := g.read("memory.events"); err == nil {
+		if ev, err := memlimit.ParseEvents(b); err == nil {
+			u.OOMKills = &ev.OOMKill
+		}
+	}
+	return u, nil
+}
+
+// addUp sums over the processes; memory that they share counts once for each.
+func (g *Group) addUp(u *memlimit.Usage) error {
+	var members []proc.Member
+	if p, err := g.Populated(); err != nil || p {
+		if members, err = g.Members(); err != nil {
+			return err
+		}
+	}
+	u.Tier = memlimit.TierProcesses
+	var sum uint64
+	for _, m := range members {
+		sum += uint64(proc.Memory(m.PID))
+	}
+	u.MemoryBytes = &sum
+	if u.Pids == nil {
+		n := uint64(len(members))
+		u.Pids = &n
+	}
+	return nil
+}
+
+// number reads a file of one number, nil when it is not there or says "max".
+func (g *Group) number(file string) *uint64 {
+	b, err := g.read(file)
+	if err != nil {
+		return nil
+	}
+	n, err := strconv.ParseUint(strings.TrimSpace(string(b)), 10, 64)
+	if err != nil {
+		return nil
+	}
+	return &n
+}
+
+// flatKey reads one value of a file of "key value" lines.
+func flatKey(b []byte, key string) (value uint64, ok bool) {
+	memlimit.ScanFlat(b, func(k []byte, v uint64) {
+		if string(k) == key {
+			value, ok = v, true
+		}
+	})
+	return value, ok
+}

@@ -1,0 +1,28 @@
+// Package guard watches the sessions of one user: it knows when something is to be
+// done about one, and leaves what to [session.Manager.Reconcile].
+//
+// A guard sleeps in one epoll until something happens: an owner, or another process
+// whose end matters, has ended (a pidfd, Linux 5.3); a lease, an idle time or a time
+// limit is over (a timer on CLOCK_MONOTONIC, which nobody can set and which stands
+// still with the machine); a record has changed (inotify). Without cause it does not
+// wake: once in fifteen minutes, while there is a session with an owner or a time
+// limit, it looks at everything as a net. Where the kernel has no inotify watch left
+// it reads the records every two seconds instead, and looks each minute.
+//
+// It guarantees:
+//
+//   - The end of an owner is acted on at once; what takes long for one session, a
+//     close with its grace, delays no other. What fails is tried again after one
+//     second, then two, up to a minute.
+//   - There is one guard for a state directory, by a lock that the kernel drops with
+//     the process. One that was started on demand gives way to one that was started by
+//     hand or is installed as a service, once that one is ready.
+//   - It keeps nothing that is not in the records and the kernel: killed at any moment,
+//     the next one carries on.
+//   - One that was started on demand ends when for ten seconds there was nothing to
+//     watch; no session that is opened meanwhile is missed, see [session.Manager.EnsureGuard].
+//   - It lies outside of every session's box, so that closing one does not end it.
+//
+// It does not watch what it cannot see: an owner in another pid namespace is left to
+// whoever is there. On other systems than Linux it looks once a second.
+package guard

@@ -1,0 +1,406 @@
+package memlimit
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+)
+
+// Deed is what the ladder has somebody do.
+type Deed string
+
+// The deeds.
+const (
+	Hold      Deed = "hold"    // let new sessions wait
+	Release   Deed = "release" // and open them after all
+	Hibernate Deed = "hibernate"
+	Brake     Deed = "brake" // set memory.high to Action.High
+	Lift      Deed = "lift"  // take memory.high away
+	Freeze    Deed = "freeze"
+	Thaw      Deed = "thaw"
+	Close     Deed = "close"
+	Helpless  Deed = "helpless" // say that nothing may be done
+)
+
+// Action is one thing to do, and why.
+type Action struct {
+	Do      Deed   `json:"do"`
+	Session string `json:"session,omitempty"` // id
+	Name    string `json:"name,omitempty"`
+	Place   Place  `json:"place"` // that is in trouble
+	Reason  string `json:"reason"`
+	// High is what memory.high is set to, for a brake.
+	High uint64 `json:"high_bytes,omitempty"`
+	// Grace is from SIGTERM to SIGKILL, for a close.
+	Grace time.Duration `json:"-"`
+}
+
+// Rules are those of the ladder that are not of one session. The zero value holds
+// nobody up.
+type Rules struct {
+	Hold bool // new sessions may be held
+	// IdleAfter is when a session may be hibernated; 0 is ten minutes.
+	IdleAfter time.Duration
+	// TakeAttached allows to touch a session that somebody is attached to, if it is
+	// beyond its own ceiling.
+	TakeAttached bool
+}
+
+// Scene is everything at one time.
+type Scene struct {
+	Now      time.Duration
+	Places   []Spot
+	Sessions []Candidate
+}
+
+// Spot is a place with the verdict on it.
+type Spot struct {
+	Place
+	*Verdict
+}
+
+func (s *Spot) shared() bool { return s.Kind != KindSession && s.Kind != KindTask }
+
+// Cooldowns and bounds of the ladder, facts/memory.md §3.6.
+const (
+	idleAfter    = 10 * time.Minute
+	restHib      = 3 * time.Second // between two hibernations
+	restThaw     = 3 * time.Second
+	restClose    = 15 * time.Second // measure again before another: kills come in storms
+	restFreeze   = 500 * time.Millisecond
+	freezeHelps  = 5 * time.Second  // after a freeze, before a close
+	standstill   = 10 * time.Second // of an emergency that does not get worse
+	brakeMost    = 10 * time.Second
+	brakeRest    = time.Minute // after a lift
+	thawLatest   = 2 * time.Minute
+	thawAgain    = 30 * time.Second
+	thawRoom     = .90
+	sayHelpless  = time.Minute
+	graceHurried = 2 * time.Second
+	graceCalm    = 10 * time.Second
+)
+
+// Ladder decides what is done about places that run out of memory, one step after
+// the other, and takes it back when it is over. It does nothing itself, asks nobody
+// and has no clock: the same scenes give the same actions. What it has done is told
+// to it again in each scene (Candidate), so that a new one can carry on; what it
+// keeps are cooldowns.
+type Ladder struct {
+	Rules Rules
+
+	holding                          bool
+	hibernated, froze, thawed, ended time.Duration
+	helpless                         map[Place]time.Duration
+	since                            map[Place]time.Duration // of an emergency
+	lifted                           map[string]time.Duration
+	easy                             map[string]time.Duration // since when what is around a frozen session is at ease
+	times                            map[string]int           // how often it was frozen
+}
+
+// Decide gives what is to be done now. At most one session is frozen, one closed, one
+// hibernated and one thawed at a time.
+func (l *Ladder) Decide(sc *Scene) []Action {
+	if l.easy == nil {
+		l.since = map[Place]time.Duration{}
+		l.helpless, l.lifted, l.easy, l.times = map[Place]time.Duration{}, map[string]time.Duration{}, map[string]time.Duration{}, map[string]int{}
+	}
+	var out []Action
+	l.hold(sc, &out)
+	worst := make([]int, len(sc.Places))
+	for i := range worst {
+		worst[i] = i
+	}
+	slices.SortStableFunc(worst, func(a, b int) int {
+		pa, pb := &sc.Places[a], &sc.Places[b]
+		return cmp.Or(cmp.Compare(pb.Now, pa.Now), cmp.Compare(pa.Headroom, pb.Headroom))
+	})
+	acted := false
+	for _, p := range worst {
+		l.hibernate(sc, p, &out)
+		l.brake(sc, p, &out)
+		if !acted {
+			acted = l.stop(sc, p, &out)
+		}
+	}
+	if !acted {
+		l.thaw(sc, &out)
+	}
+	l.tidy(sc)
+	return out
+}
+
+// Holding says whether new sessions wait.
+func (l *Ladder) Holding() bool { return l.holding }
+
+// hold lets new sessions wait while a place that they would share is critical, or
+// something stands still for it.
+func (l *Ladder) hold(sc *Scene, out *[]Action) {
+	var why string
+	var where Place
+	if l.Rules.Hold {
+		for i := range sc.Places {
+			if p := &sc.Places[i]; p.shared() && p.Level >= Critical {
+				why, where = p.Name+" is "+p.Level.String(), p.Place
+			}
+		}
+		for i := range sc.Sessions {
+			if c := &sc.Sessions[i]; c.FrozenAt != 0 && why == "" {
+				why = "session " + c.Name + " stands still for want of memory"
+			}
+		}
+	}
+	switch {
+	case why != "" && !l.holding:
+		*out = append(*out, Action{Do: Hold, Place: where, Reason: why})
+	case why == "" && l.holding:
+		*out = append(*out, Action{Do: Release, Reason: "there is memory again"})
+	}
+	l.holding = why != ""
+}
+
+// hibernate frees what an idle session holds while there is room in swap: also when
+// nothing runs out yet, but RAM that others share is full, and the kernel would swap
+// out who is at work, too.
+func (l *Ladder) hibernate(sc *Scene, place int, out *[]Action) {
+	p := &sc.Places[place]
+	full := p.shared() && p.RAM >= thresholds()[Warn].host
+	if p.Now < Warn && !full || p.SwapRoom == 0 || past(sc.Now, l.hibernated) < restHib {
+		return
+	}
+	after := l.Rules.IdleAfter
+	if after == 0 {
+		after = idleAfter
+	}
+	able := sc.victims(place, MayHibernate, &l.Rules, func(c *Candidate) bool {
+		return !c.Frozen && !c.Hibernated && !c.InUse && !c.Attached && c.Idle >= after && c.Hard >= 1<<20 && fits(c.Hard, p.SwapRoom)
+	})
+	if len(able) > 0 {
+		c := able[0]
+		l.hibernated = sc.Now
+		*out = append(*out, c.action(Hibernate, p, fmt.Sprintf("it is idle for %s and holds %s", about(c.Idle.Seconds()), bytesText(c.Hard))))
+	}
+}
+
+// brake slows a session near its own ceiling, which wins seconds, and takes the
+// brake away again: what cannot be reclaimed never gets out of it by itself.
+func (l *Ladder) brake(sc *Scene, place int, out *[]Action) {
+	p := &sc.Places[place]
+	if p.Kind != KindSession || p.Max == Infinity {
+		return
+	}
+	for i := range sc.Sessions {
+		c := &sc.Sessions[i]
+		if c.ID != p.Session || c.May&MayBrake == 0 || c.Frozen || c.Spared(sc.Now, &l.Rules) != "" {
+			continue
+		}
+		high := BrakeAt(p.Max)
+		switch {
+		case c.Brake != Infinity && p.Throttled >= brakeMost:
+			if c.May&(MayFreeze|MayClose) == 0 || l.roomy(sc, c, place) {
+				l.lifted[c.ID] = sc.Now
+				*out = append(*out, c.action(Lift, p, fmt.Sprintf("it stood at its brake for %s", about(p.Throttled.Seconds()))))
+			}
+		case c.Brake == Infinity && p.Now >= Critical && past(sc.Now, l.lifted[c.ID]) >= brakeRest && brakeHelps(c, p, high):
+			a := c.action(Brake, p, "")
+			a.High = high
+			*out = append(*out, a)
+		}
+	}
+}
+
+// roomy says whether all places around a session can take it up to its own ceiling.
+func (l *Ladder) roomy(sc *Scene, c *Candidate, own int) bool {
+	for _, i := range c.Under {
+		if p := &sc.Places[i]; i != own && (p.Level >= Warn || p.Headroom <= sc.Places[own].Headroom) {
+			return false
+		}
+	}
+	return true
+}
+
+// stop freezes a session, or closes one where that did not or cannot help. It says
+// whether it did. A place that is nearly full and stays like that is left alone, but
+// for one that others depend on, after a while, as a last resort.
+func (l *Ladder) stop(sc *Scene, place int, out *[]Action) bool {
+	p := &sc.Places[place]
+	stuck := p.Throttled >= brakeMost
+	filling := p.Full > 0 && p.Full < thresholds()[Critical].left
+	bad := p.Now == Emergency || p.Now == Critical && (p.shared() && filling || stuck)
+	if !bad {
+		delete(l.since, p.Place)
+		return false
+	}
+	since, known := l.since[p.Place]
+	if !known {
+		since = sc.Now
+		l.since[p.Place] = since
+	}
+	driven := p.Full > 0 || p.Thrashing || stuck
+	if driven && l.freeze(sc, place, out) {
+		return true
+	}
+	wait := !driven && (!p.shared() || sc.Now-since < standstill)
+	if wait || past(sc.Now, l.froze) < freezeHelps && !l.dire(p) || past(sc.Now, l.ended) < restClose {
+		return false
+	}
+	if able := l.closable(sc, place); len(able) > 0 && (p.Now == Emergency || stuck) {
+		a := able[0].action(Close, p, "")
+		a.Grace = graceCalm
+		if p.Now == Emergency {
+			a.Grace = graceHurried
+		}
+		l.ended = sc.Now
+		*out = append(*out, a)
+		return true
+	}
+	l.admit(sc, place, out)
+	return false
+}
+
+// dire says that there is no time to see what a freeze does.
+func (l *Ladder) dire(p *Spot) bool { return p.Since.Max > 0 || p.Full > 0 && p.Full < time.Second }
+
+// closable gives those that may be closed. One that stands still below its own ceiling
+// harms nobody.
+func (l *Ladder) closable(sc *Scene, place int) []*Candidate {
+	shared := sc.Places[place].shared()
+	return sc.victims(place, MayClose, &l.Rules, func(c *Candidate) bool { return shared || !c.Frozen })
+}
+
+// freeze stops one session: of those that share a place one after the other, spaced
+// so that half of them are stopped when it would be full. It says whether it is at it.
+func (l *Ladder) freeze(sc *Scene, place int, out *[]Action) bool {
+	p := &sc.Places[place]
+	able := sc.freezable(place, &l.Rules)
+	if len(able) == 0 {
+		return false
+	}
+	space := restFreeze
+	if p.Now < Emergency {
+		space = max(space, p.Full/time.Duration((len(able)+1)/2))
+	}
+	if past(sc.Now, l.froze) < space && !l.dire(p) {
+		return true // it is seen to
+	}
+	c := able[0]
+	l.froze = sc.Now
+	l.times[c.ID]++
+	*out = append(*out, c.action(Freeze, p, ""))
+	return true
+}
+
+// admit says, now and then, that something would have to be done and may not.
+func (l *Ladder) admit(sc *Scene, place int, out *[]Action) {
+	p := &sc.Places[place]
+	if p.Now < Emergency || past(sc.Now, l.helpless[p.Place]) < sayHelpless {
+		return
+	}
+	var why string
+	touchable, frozen := 0, 0
+	for i := range sc.Sessions {
+		c := &sc.Sessions[i]
+		if !slices.Contains(c.Under, place) || c.May&(MayFreeze|MayClose) == 0 {
+			continue
+		}
+		touchable++
+		if s := c.Spared(sc.Now, &l.Rules); s != "" {
+			why = "session " + c.Name + ": " + s
+		}
+		if c.Frozen {
+			frozen++
+		}
+	}
+	if touchable == 0 || frozen == touchable {
+		return // nobody asked for it, or all that could be done was
+	}
+	l.helpless[p.Place] = sc.Now
+	if why == "" {
+		why = "the oldest session is left to run, and none may be closed"
+	}
+	*out = append(*out, Action{Do: Helpless, Place: p.Place, Session: p.Session, Reason: describe(p) + ", and none of its sessions may be touched: " + why})
+}
+
+// thaw lets the session run again that stands still for longest, when everything
+// around it is at ease and could take it back.
+func (l *Ladder) thaw(sc *Scene, out *[]Action) {
+	var first *Candidate
+	for i := range sc.Sessions {
+		c := &sc.Sessions[i]
+		if c.FrozenAt == 0 || !c.Frozen {
+			delete(l.easy, c.ID)
+			continue
+		}
+		easy, fit := true, true
+		for _, k := range c.Under {
+			p := &sc.Places[k]
+			easy = easy && p.Level < Warn
+			back := 1 - float64(p.Headroom-min(p.Headroom, c.Swap))/float64(p.Max)
+			fit = fit && (p.Max == Infinity || back < thawRoom)
+		}
+		if !easy {
+			delete(l.easy, c.ID)
+			continue
+		}
+		since, known := l.easy[c.ID]
+		if !known {
+			since = sc.Now
+			l.easy[c.ID] = since
+		}
+		// Who took it all again after a thaw waits longer each time.
+		wait := min(thawLatest, time.Duration(max(0, l.times[c.ID]-1))*thawAgain)
+		if (fit && sc.Now-since >= wait || sc.Now-since >= thawLatest) && (first == nil || c.FrozenAt < first.FrozenAt) {
+			first = c
+		}
+	}
+	if first == nil || past(sc.Now, l.thawed) < restThaw {
+		return
+	}
+	l.thawed = sc.Now
+	delete(l.easy, first.ID)
+	*out = append(*out, Action{Do: Thaw, Session: first.ID, Name: first.Name, Reason: "there is memory again"})
+}
+
+// tidy forgets sessions and places that are no more.
+func (l *Ladder) tidy(sc *Scene) {
+	gone := func(id string) bool {
+		return !slices.ContainsFunc(sc.Sessions, func(c Candidate) bool { return c.ID == id })
+	}
+	maps.DeleteFunc(l.lifted, func(id string, _ time.Duration) bool { return gone(id) })
+	maps.DeleteFunc(l.easy, func(id string, _ time.Duration) bool { return gone(id) })
+	maps.DeleteFunc(l.times, func(id string, _ int) bool { return gone(id) })
+	none := func(p Place, _ time.Duration) bool {
+		return !slices.ContainsFunc(sc.Places, func(s Spot) bool { return s.Place == p })
+	}
+	maps.DeleteFunc(l.helpless, none)
+	maps.DeleteFunc(l.since, none)
+}
+
+// past is the time since something, for ever if it never was.
+func past(now, then time.Duration) time.Duration {
+	if then == 0 {
+		return maxDuration
+	}
+	return now - then
+}
+
+func (c *Candidate) action(do Deed, p *Spot, why string) Action {
+	reason := describe(p)
+	if why != "" {
+		reason = why + "; " + reason
+	}
+	return Action{Do: do, Session: c.ID, Name: c.Name, Place: p.Place, Reason: reason}
+}
+
+// describe says in a few words how it is with a place.
+func describe(p *Spot) string {
+	text := fmt.Sprintf("%s is at %d %% of %s", who(p.Place), percent(p.RAM), bytesText(p.Max))
+	if p.Full > 0 {
+		text += ", full in about " + about(p.Full.Seconds())
+	}
+	if p.Throttled > 0 {
+		text += ", throttled for " + about(p.Throttled.Seconds())
+	}
+	return text
+}

@@ -1,0 +1,211 @@
+package session
+
+import (
+	"time"
+
+	"github.com/sessionbox/sessionbox/pkg/internal/proc"
+	"github.com/sessionbox/sessionbox/pkg/memlimit"
+)
+
+// Schema is the version of the JSON that the types of this file make. Fields are
+// added within a version, never changed or removed: readers ignore what they do
+// not know.
+const Schema = 1
+
+// Info is what is known of a session: from its record what it is called, from
+// the kernel what is alive.
+type Info struct {
+	Schema     int               `json:"schema"`
+	ID         string            `json:"id"`
+	Name       string            `json:"name,omitempty"`
+	State      string            `json:"state"` // opening, open, closing, closed, broken
+	Labels     map[string]string `json:"labels,omitempty"`
+	Created    time.Time         `json:"created"`
+	AgeSeconds float64           `json:"age_seconds"`
+	Closed     *time.Time        `json:"closed,omitempty"`
+	Parent     string            `json:"parent,omitempty"`
+	Cwd        string            `json:"cwd,omitempty"`
+	Grace      float64           `json:"grace_seconds"`
+	// Owner is absent when the session is nobody's.
+	Owner *OwnerInfo `json:"owner,omitempty"`
+	// Idle is absent when the session may be idle for ever.
+	Idle *IdleInfo `json:"idle,omitempty"`
+	// KeptFrom are the ids of the sessions that its processes were kept from.
+	KeptFrom []string `json:"kept_from,omitempty"`
+	// TmpDir is its directory for temporary files, removed when it is closed.
+	TmpDir string     `json:"tmp_dir,omitempty"`
+	Box    BoxInfo    `json:"box"`
+	Tasks  []TaskInfo `json:"tasks"`
+	// Running counts tasks whose command lives; Leftovers the processes that
+	// outlived their command; Processes all that are alive in the box.
+	Running   int                `json:"running"`
+	Leftovers int                `json:"leftovers"`
+	Processes int                `json:"processes"`
+	Usage     UsageInfo          `json:"usage"`
+	Limits    []memlimit.Ceiling `json:"limits"`
+	Ports     []Port             `json:"ports"`
+	// Problems says what is wrong with the session's record or box, for people.
+	Problems []string `json:"problems,omitempty"`
+}
+
+// IdleInfo says for how long a session was not used.
+type IdleInfo struct {
+	TimeoutSeconds float64 `json:"timeout_seconds"`
+	Action         string  `json:"action"` // warn, freeze, close
+	IdleSeconds    float64 `json:"idle_seconds"`
+	InUse          bool    `json:"in_use"` // a command that somebody waits for runs in it
+}
+
+// BoxInfo says what holds the session's processes.
+type BoxInfo struct {
+	Kind        string `json:"kind"`        // systemd, cgroup, lineage
+	Containment string `json:"containment"` // kernel, coalition, best effort
+	Path        string `json:"path,omitempty"`
+	Inode       uint64 `json:"inode,omitempty"`
+	Unit        string `json:"unit,omitempty"`
+	Frozen      bool   `json:"frozen"`
+	Gone        bool   `json:"gone,omitempty"` // the kernel object no longer exists
+}
+
+// TaskInfo is one command started in a session.
+type TaskInfo struct {
+	N        int        `json:"task"`
+	State    string     `json:"state"` // see store.TaskState
+	Argv     []string   `json:"argv"`
+	Cwd      string     `json:"cwd,omitempty"`
+	PID      int        `json:"pid,omitempty"`
+	Start    uint64     `json:"start,omitempty"` // clock ticks since boot
+	Started  time.Time  `json:"started"`
+	Ended    *time.Time `json:"ended,omitempty"`
+	Exit     *int       `json:"exit,omitempty"`
+	Signal   string     `json:"signal,omitempty"`
+	Reason   string     `json:"reason,omitempty"`
+	Detached bool       `json:"detached,omitempty"`
+	// Adopted says that it ran before it was brought into the session.
+	Adopted bool    `json:"adopted,omitempty"`
+	Timeout float64 `json:"timeout_seconds,omitempty"`
+	// Log is the directory that holds the command's output, if that is kept.
+	Log string `json:"log,omitempty"`
+	// Leftovers counts what is alive in the task's leaf after its command ended.
+	Leftovers int       `json:"leftovers"`
+	PeakBytes *uint64   `json:"peak_bytes,omitempty"`
+	Processes []Process `json:"processes"`
+}
+
+// Process is one process of a session.
+type Process struct {
+	PID     int      `json:"pid"`
+	Start   uint64   `json:"start"` // clock ticks since boot
+	PPID    int      `json:"ppid"`
+	Task    int      `json:"task,omitempty"` // 0: of none
+	Session string   `json:"session"`        // id; another than asked for when nested
+	Comm    string   `json:"comm"`
+	Argv    []string `json:"argv"`
+	State   string   `json:"state"` // one letter as in ps
+	UID     int      `json:"uid"`
+	// AgeSeconds is since it started.
+	AgeSeconds float64 `json:"age_seconds"`
+	// MemoryBytes is anonymous, shared and swapped memory, as far as readable.
+	MemoryBytes int64 `json:"memory_bytes"`
+	// CPUSeconds is the processor time that it has used itself.
+	CPUSeconds float64 `json:"cpu_seconds"`
+	// Escaped says how it left the reach of process-group cleaners: "setsid"
+	// (a session of its own), "reparented", "setsid, reparented"; else "".
+	Escaped string `json:"escaped,omitempty"`
+	Ports   []Port `json:"ports,omitempty"`
+
+	sid int // its session in the sense of setsid(2)
+}
+
+// Port is a listening socket.
+type Port struct {
+	Proto   string `json:"proto"` // tcp, tcp6, udp, udp6
+	Address string `json:"address"`
+	Port    int    `json:"port"`
+	PID     int    `json:"pid"`
+}
+
+// Fates of a process at the close of its session.
+const (
+	FateEnded    = "ended"    // ended by itself on SIGTERM, within the grace
+	FateKilled   = "killed"   // ended by SIGKILL
+	FateSurvived = "survived" // still there
+)
+
+// Receipt is what a close found and did.
+type Receipt struct {
+	Schema     int       `json:"schema"`
+	ID         string    `json:"id"`
+	Name       string    `json:"name,omitempty"`
+	Box        BoxInfo   `json:"box"`
+	Opened     time.Time `json:"opened"`
+	Closed     time.Time `json:"closed"`
+	AgeSeconds float64   `json:"age_seconds"`
+	// TookSeconds is how long the close took.
+	TookSeconds float64 `json:"took_seconds"`
+	DryRun      bool    `json:"dry_run,omitempty"`
+	// AlreadyClosed: there was nothing to do, this is the earlier receipt.
+	AlreadyClosed bool `json:"already_closed,omitempty"`
+	// Reason is why it was closed, absent when somebody asked for it.
+	Reason string `json:"reason,omitempty"`
+	// Resumed: an earlier close was interrupted, this one finished it.
+	Resumed   bool    `json:"resumed,omitempty"`
+	Processes []Fated `json:"processes"` // what was alive in the box
+	Strays    []Fated `json:"strays"`    // ours by their cookie, outside the box
+	// Survivors is what is left and why; empty when the session is closed.
+	Survivors []proc.Survivor `json:"survivors"`
+	Tasks     []TaskInfo      `json:"tasks"`
+	Nested    []Receipt       `json:"nested"` // sessions inside this one, closed first
+	// Suspects carry the session's cookie and were not ended: it cannot be told
+	// that they are its own.
+	Suspects []Process `json:"suspects,omitempty"`
+	// Kept asked for it by SESSIONBOX_KEEP=1 and lives on in a session of its own.
+	Kept []Process `json:"kept,omitempty"`
+	// Error is why the session is not closed, "" when it is.
+	Error string    `json:"error,omitempty"`
+	Usage UsageInfo `json:"usage"`
+	// Notes is what else the reader should know, e.g. that a unit was left.
+	Notes []string `json:"notes,omitempty"`
+}
+
+// Fated is a process and what became of it.
+type Fated struct {
+	Process
+	Fate string `json:"fate"` // ended, killed, survived; alive in a dry run
+}
+
+// addNested adds the receipt of a nested session; a later one of the same session
+// says how it ended, the first one what was found.
+func (r *Receipt) addNested(n Receipt) {
+	for i := range r.Nested {
+		if old := &r.Nested[i]; old.ID == n.ID {
+			n.Processes = append(old.Processes, n.Processes...)
+			n.Strays = append(old.Strays, n.Strays...)
+			*old = n
+			return
+		}
+	}
+	r.Nested = append(r.Nested, n)
+}
+
+// Clean says that nothing of the session is left.
+func (r *Receipt) Clean() bool {
+	if len(r.Survivors) > 0 || r.Error != "" {
+		return false
+	}
+	for i := range r.Nested {
+		if !r.Nested[i].Clean() {
+			return false
+		}
+	}
+	return true
+}
+
+// Swept counts what was alive, with strays and nested sessions.
+func (r *Receipt) Swept() int {
+	n := len(r.Processes) + len(r.Strays)
+	for i := range r.Nested {
+		n += r.Nested[i].Swept()
+	}
+	return n
+}

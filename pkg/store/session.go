@@ -1,0 +1,249 @@
+package store
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	specs "github.com/opencontainers/runtime-spec/specs-go"
+)
+
+// Schema is the version of the records that this package writes, and the newest
+// that it reads.
+const Schema = 1
+
+// State is where a session is in its life.
+type State string
+
+// The states of a session, in the order they are gone through.
+const (
+	StateOpening State = "opening" // name and id are claimed, the box is being made
+	StateOpen    State = "open"
+	StateClosing State = "closing" // the gate is shut: no new tasks
+	StateClosed  State = "closed"  // proven empty; its name is free to be claimed
+)
+
+// Kind is the kind of box that holds a session's processes.
+type Kind string
+
+// The kinds of boxes.
+const (
+	KindSystemd Kind = "systemd"
+	KindCgroup  Kind = "cgroup"
+	KindLineage Kind = "lineage"
+)
+
+// ProcID names one process for good: a pid alone is reused.
+type ProcID struct {
+	// PID is the process id, 0 when there is no process.
+	PID int `json:"pid"`
+	// Start is the start time as the operating system counts it: on Linux clock
+	// ticks since boot (field 22 of /proc/PID/stat).
+	Start uint64 `json:"start"`
+	// Boot is the boot id under which PID and Start mean something.
+	Boot string `json:"boot,omitempty"`
+	// NS is the inode of the pid namespace that PID is of, 0 when it is not known.
+	NS uint64 `json:"pid_namespace,omitempty"`
+}
+
+// OwnerExit is what happens to a session when its owner is gone.
+type OwnerExit string
+
+// What can happen when an owner is gone.
+const (
+	OwnerExitClose OwnerExit = "close" // the session is closed; also what "" means
+	OwnerExitKeep  OwnerExit = "keep"  // it stays, with no owner
+)
+
+// IdleAction is what happens to a session that was idle for long enough.
+type IdleAction string
+
+// What can happen to an idle session.
+const (
+	IdleWarn   IdleAction = "warn" // an event tells of it; also what "" means
+	IdleFreeze IdleAction = "freeze"
+	IdleClose  IdleAction = "close"
+)
+
+// Owner is on whose behalf a session exists: a process, or whoever renews a lease.
+type Owner struct {
+	Process ProcID   `json:"process"`           // PID 0: a lease
+	Command []string `json:"command,omitempty"` // of the process, for people
+	// Lease is how long the owner may be silent; 0: it is a process.
+	Lease time.Duration `json:"lease_seconds,omitempty"`
+	// Ends is when the lease ends unless it is renewed: a reading of the monotonic
+	// clock of the boot Boot, which nobody can set.
+	Ends time.Duration `json:"ends_clock_seconds,omitempty"`
+	Boot string        `json:"boot,omitempty"`
+	// Generation counts the owners of the session, from 1. It only grows: whoever
+	// acts for an earlier one was taken over from.
+	Generation int       `json:"generation"`
+	Since      time.Time `json:"since"` // stored in UTC
+}
+
+// Session is the record of one session.
+type Session struct {
+	Schema int               `json:"schema"`         // set by Claim and Put
+	ID     string            `json:"id"`             // [a-z0-9]{10}, see NewID
+	Name   string            `json:"name,omitempty"` // see ValidName
+	Labels map[string]string `json:"labels,omitempty"`
+	State  State             `json:"state"`
+	// Created is when the session was opened; Closing and Closed are when those
+	// states were entered. All are stored in UTC.
+	Created  time.Time  `json:"created"`
+	Closing  *time.Time `json:"closing,omitempty"`
+	ClosedAt *time.Time `json:"closed,omitempty"`
+
+	Boot    string `json:"boot"`              // boot id at creation
+	Machine string `json:"machine,omitempty"` // /etc/machine-id, may be empty
+	UID     int    `json:"uid"`               // whose session it is
+
+	Kind  Kind   `json:"kind"`
+	Path  string `json:"path,omitempty"`  // cgroup path of the box
+	Inode uint64 `json:"inode,omitempty"` // of the box's cgroup directory
+	// Mount and MountInode are where the cgroup tree was seen: only who sees the
+	// same one can tell that the box is gone.
+	Mount      string `json:"mount,omitempty"`
+	MountInode uint64 `json:"mount_inode,omitempty"`
+	Unit       string `json:"unit,omitempty"`   // the systemd slice
+	Parent     string `json:"parent,omitempty"` // id of the enclosing session
+	Cookie     string `json:"cookie,omitempty"` // see NewCookie
+
+	// Grace is how long a close waits between SIGTERM and the kill; stored in
+	// seconds.
+	Grace  time.Duration         `json:"grace_seconds"`
+	Limits *specs.LinuxResources `json:"limits,omitempty"`
+
+	Creator ProcID `json:"creator"` // the process that opened it
+	Cwd     string `json:"cwd,omitempty"`
+	// StateDir is where the record is kept: the box carries a copy of it, and may be
+	// seen by who keeps records elsewhere.
+	StateDir string `json:"state_dir,omitempty"`
+
+	// Owner is nil when the session is nobody's: it stays until it is closed.
+	Owner *Owner `json:"owner,omitempty"`
+	// Former are the processes that owned it before, the newest last.
+	Former []ProcID `json:"former_owners,omitempty"`
+	// Generation is that of the newest owner, 0 when there was none.
+	Generation int `json:"generation,omitempty"`
+	// OnOwnerExit is what happens when the owner is gone.
+	OnOwnerExit OwnerExit `json:"on_owner_exit,omitempty"`
+
+	// IdleTimeout is how long the session may be idle, 0: for ever; IdleAction is
+	// what happens then.
+	IdleTimeout time.Duration `json:"idle_timeout_seconds,omitempty"`
+	IdleAction  IdleAction    `json:"idle_action,omitempty"`
+	// Active is when something was last done in or to the session that counts as
+	// activity: a reading of the monotonic clock. The start and end of a task are in
+	// its own record. Sampled is when the box was last asked what it had used of the
+	// processor, SampledCPU what it said.
+	Active     time.Duration `json:"active_clock_seconds,omitempty"`
+	Sampled    time.Duration `json:"sampled_clock_seconds,omitempty"`
+	SampledCPU time.Duration `json:"sampled_cpu_seconds,omitempty"`
+	// IdleDone is when IdleAction was last done, 0 when the session was active since.
+	IdleDone time.Duration `json:"idle_done_clock_seconds,omitempty"`
+
+	// KeptFrom are the ids of the sessions that its processes were kept from: they
+	// carry the marks of those.
+	KeptFrom []string `json:"kept_from,omitempty"`
+	// TmpDir is the session's own directory for temporary files, removed with it; ""
+	// for none.
+	TmpDir string `json:"tmp_dir,omitempty"`
+	// KeptTmp are those of the sessions that its processes were kept from: they may use
+	// them still.
+	KeptTmp []string `json:"kept_tmp_dirs,omitempty"`
+	// PrivateTmp makes TmpDir the TMPDIR of its commands.
+	PrivateTmp bool `json:"private_tmp,omitempty"`
+
+	// Extra holds the fields this version does not know, as they were read: at
+	// the top level by their name, inside a known object below that object's
+	// name. They are written back by Put.
+	Extra map[string]json.RawMessage `json:"-"`
+}
+
+// MarshalJSON writes the record as it is stored, Extra included.
+func (s Session) MarshalJSON() ([]byte, error) { return encodeRecord(sessionLayout(), &s, s.Extra) }
+
+// UnmarshalJSON reads a stored record. It does not judge it: the Store's methods
+// do, see Check.
+func (s *Session) UnmarshalJSON(b []byte) error {
+	var out Session
+	extra, err := decodeRecord(sessionLayout(), b, &out)
+	if err != nil {
+		return err
+	}
+	out.Extra = extra
+	*s = out
+	return nil
+}
+
+// Check tells what makes the record unusable: a schema newer than this version
+// or none, an id, name, parent or state that is none, a pid that no process can
+// have. Every record that the Store reads or writes has passed it.
+func (s *Session) Check() error {
+	if err := checkSchema(s.Schema); err != nil {
+		return err
+	}
+	if !ValidID(s.ID) {
+		return fmt.Errorf("id %q is not 10 of a-z0-9", s.ID)
+	}
+	if s.Name != "" && !ValidName(s.Name) {
+		return fmt.Errorf("%w: %q", ErrBadName, s.Name)
+	}
+	if s.Parent != "" && !ValidID(s.Parent) {
+		return fmt.Errorf("parent %q is not an id", s.Parent)
+	}
+	if s.Parent == s.ID {
+		return fmt.Errorf("session %s is its own parent", s.ID)
+	}
+	switch s.State {
+	case StateOpening, StateOpen, StateClosing, StateClosed:
+	default:
+		return fmt.Errorf("state %q is none of opening, open, closing, closed", s.State)
+	}
+	if s.Grace < 0 {
+		return fmt.Errorf("grace %v is negative", s.Grace)
+	}
+	if err := s.Creator.check("creator"); err != nil {
+		return err
+	}
+	if o := s.Owner; o != nil {
+		if err := o.Process.check("owner"); err != nil {
+			return err
+		}
+		if o.Generation < 1 || o.Lease < 0 {
+			return fmt.Errorf("owner of generation %d with a lease of %v", o.Generation, o.Lease)
+		}
+	}
+	if s.IdleTimeout < 0 {
+		return fmt.Errorf("idle timeout %v is negative", s.IdleTimeout)
+	}
+	for _, id := range s.KeptFrom {
+		if !ValidID(id) {
+			return fmt.Errorf("kept from %q, which is no id", id)
+		}
+	}
+	return nil
+}
+
+func checkSchema(n int) error {
+	switch {
+	case n > Schema:
+		return fmt.Errorf("schema %d is newer than %d: %w", n, Schema, ErrNewerSchema)
+	case n < 1:
+		return fmt.Errorf("schema %d: not a record of sessionbox", n)
+	}
+	return nil
+}
+
+// maxPID is PID_MAX_LIMIT of 64-bit Linux; macOS ends at 99999.
+const maxPID = 1 << 22
+
+// check refuses a pid that would reach other processes than one if it were ever
+// signalled. Pid 1 is allowed: in a container the caller may be it.
+func (p ProcID) check(what string) error {
+	if p.PID < 0 || p.PID > maxPID {
+		return fmt.Errorf("%s has pid %d, which no process can have", what, p.PID)
+	}
+	return nil
+}
