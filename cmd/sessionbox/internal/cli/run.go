@@ -119,11 +119,10 @@ type running struct {
 
 	mu sync.Mutex
 	// told is the signal that told us to end, 0 while none did.
-	told syscall.Signal
-	// closing is set while a close is under way; hurry makes it kill at once.
-	ints  int
-	ended bool // the command has ended
-	hurry chan struct{}
+	told  syscall.Signal
+	ints  int           // SIGINTs so far
+	ended bool          // the command has ended
+	hurry chan struct{} // closed when the close is to kill at once
 	once  sync.Once
 	stop  chan struct{} // closed when the session is to be closed before its command ended
 }
@@ -205,14 +204,13 @@ func (r *running) signal(sig syscall.Signal) {
 
 // end has the session closed. r.mu is held.
 func (r *running) end(sig syscall.Signal, now bool) {
-	if r.told == 0 && !r.ended {
+	first := r.told == 0 && !r.ended
+	if now || !first { // not the first: it is being closed already
+		r.once.Do(func() { close(r.hurry) })
+	}
+	if first { // last: whoever hears it looks at once whether to hurry
 		r.told = sig
 		close(r.stop)
-	} else {
-		now = true // it is being closed already
-	}
-	if now {
-		r.once.Do(func() { close(r.hurry) })
 	}
 }
 
