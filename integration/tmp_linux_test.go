@@ -451,3 +451,22 @@ func TestTmpOfKept(t *testing.T) {
 	}
 	r.nothing("at the end")
 }
+
+// Two sessions that share a directory and are closed at once leave none of them.
+func TestTmpOfKeptAtOnce(t *testing.T) {
+	r, base := tmpRig(t)
+	for range 8 {
+		id := r.open("first")
+		for range 3 {
+			r.detach(id, "sleep", "600")
+		}
+		for n := range 3 {
+			r.run("keep", fmt.Sprintf("%s/%d", id, n+1)).must(t, 0, "keep")
+		}
+		r.run("close", "--all", "--now").must(t, 0, "close --all")
+		if left, _ := filepath.Glob(filepath.Join(base, "*", "*")); len(left) > 0 {
+			t.Fatalf("left: %v", left)
+		}
+	}
+	r.nothing("at the end")
+}

@@ -106,7 +106,9 @@ func (m *Manager) closeID(ctx context.Context, id string, o CloseOptions, outerm
 		c.r.DryRun = o.DryRun
 		return c.r, err
 	}
-	return c.r, c.forget(ctx)
+	err = c.forget(ctx)
+	c.removeShared(ctx)
+	return c.r, err
 }
 
 // closing is one close under way.
@@ -122,6 +124,7 @@ type closing struct {
 	now        uint64
 	records    []store.Task // as they were when the close began
 	running    map[int]bool // tasks whose command ran then
+	shared     []string     // directories for temporary files that stayed for another session
 }
 
 func (c *closing) note(s string) { c.r.Notes = append(c.r.Notes, s) }

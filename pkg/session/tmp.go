@@ -71,6 +71,7 @@ func (c *closing) removeTmp(ctx context.Context) error {
 	for _, dir := range tmpDirs(&c.rec) {
 		if tmpdir.Shared(dir) && c.m.namedByOther(dir, c.rec.ID) {
 			c.note(dir + " stays for what was kept of the session")
+			c.shared = append(c.shared, dir)
 			continue
 		}
 		err := tmpdir.Remove(ctx, dir, os.Geteuid(), filepath.Base(dir))
@@ -84,6 +85,20 @@ func (c *closing) removeTmp(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// removeShared looks once more at the directories that stayed for another session. Of
+// two that are closed at once each finds the other's record while its own is there
+// still; when both are gone the later one finds none.
+func (c *closing) removeShared(ctx context.Context) {
+	for _, dir := range c.shared {
+		if c.m.namedByOther(dir, c.rec.ID) {
+			continue
+		}
+		if err := tmpdir.Remove(ctx, dir, os.Geteuid(), filepath.Base(dir)); err != nil {
+			c.m.log.Warn("remove the directory of two sessions that were closed at once", "err", err)
+		}
+	}
 }
 
 // tmpDirs are the directories that a session's processes may use: its own, and those of
@@ -107,8 +122,7 @@ func (s *Session) shareTmp() []string {
 	return dirs
 }
 
-// namedByOther says whether another session uses a directory. Two that are closed at once
-// may each take the other for it; a later sweep removes what they leave.
+// namedByOther says whether another session uses a directory.
 func (m *Manager) namedByOther(dir, id string) bool {
 	recs, _, _ := m.store.Sessions()
 	for _, f := range m.findBoxes(nil) { // of those without a record, too
