@@ -43,6 +43,7 @@ func stages() map[string]func(params) error {
 	return map[string]func(params) error{
 		"nothing":        func(params) error { return nil },
 		"payload":        runPayload,
+		"memory":         runMemory,
 		"reaper":         runReaper,
 		"again":          runAgain,
 		"wrapper":        runWrapper,

@@ -5,7 +5,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sessionbox/sessionbox/pkg/internal/proc"
 	"github.com/sessionbox/sessionbox/pkg/memlimit"
 )
 
@@ -50,22 +49,21 @@ func (g *Group) Usage() (memlimit.Usage, error) {
 	return u, nil
 }
 
-// addUp sums over the processes; memory that they share counts once for each.
+// addUp sums over the processes.
 func (g *Group) addUp(u *memlimit.Usage) error {
-	var members []proc.Member
+	var all []memlimit.Process
 	if p, err := g.Populated(); err != nil || p {
-		if members, err = g.Members(); err != nil {
+		if all, err = g.Processes(); err != nil {
 			return err
 		}
 	}
-	u.Tier = memlimit.TierProcesses
-	var sum uint64
-	for _, m := range members {
-		sum += uint64(proc.Memory(m.PID))
-	}
-	u.MemoryBytes = &sum
+	Exact(all)
+	var s memlimit.Sample
+	memlimit.FillProcesses(&s, all)
+	sum := s.Hard + s.Swap
+	u.Tier, u.MemoryBytes = memlimit.TierProcesses, &sum
 	if u.Pids == nil {
-		n := uint64(len(members))
+		n := uint64(len(all))
 		u.Pids = &n
 	}
 	return nil

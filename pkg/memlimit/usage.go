@@ -9,7 +9,7 @@ type Tier string
 const (
 	TierCgroup    Tier = "cgroup"    // the memory controller of cgroup v2
 	TierCgroupV1  Tier = "cgroup1"   // that of cgroup v1
-	TierProcesses Tier = "processes" // a sum over processes: memory they share counts once for each
+	TierProcesses Tier = "processes" // a sum over processes: memory they share may count once for each
 	TierFootprint Tier = "footprint" // a sum of macOS physical footprints
 	TierHost      Tier = "host"      // the machine's own figures
 )

@@ -47,6 +47,8 @@ type UsageInfo struct {
 	Limit *LimitInfo `json:"limit,omitempty"`
 	// Source says how memory was measured: cgroup, or processes (added up).
 	Source string `json:"source,omitempty"`
+	// Unseen names memory that cannot be known when it is measured so.
+	Unseen []string `json:"unseen,omitempty"`
 }
 
 // LimitInfo is a limit with all that counts against it.
@@ -66,7 +68,7 @@ func limitInfo(b *memlimit.Bound) *LimitInfo {
 
 func usage(u memlimit.Usage) UsageInfo {
 	i := UsageInfo{MemoryBytes: u.MemoryBytes, PeakBytes: u.PeakBytes, SwapBytes: u.SwapBytes, Pids: u.Pids,
-		OOMKills: u.OOMKills, PressurePercent: u.Pressure, Source: string(u.Tier)}
+		OOMKills: u.OOMKills, PressurePercent: u.Pressure, Source: string(u.Tier), Unseen: u.Tier.Unseen()}
 	if u.CPU != nil {
 		s := u.CPU.Seconds()
 		i.CPUSeconds = &s

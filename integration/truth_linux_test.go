@@ -1,0 +1,172 @@
+package integration_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sessionbox/sessionbox/pkg/cgroup"
+	"github.com/sessionbox/sessionbox/pkg/memlimit"
+	"github.com/sessionbox/sessionbox/pkg/session"
+	"golang.org/x/sys/unix"
+)
+
+// allocation is a kind of memory, and which tiers see it.
+type allocation struct {
+	kind      string
+	mib       uint64
+	processes int
+	seen      []memlimit.Tier
+}
+
+// allocations are what escape memory takes. Page cache is none: it can be had back.
+func allocations() []allocation {
+	all := []memlimit.Tier{memlimit.TierCgroup, memlimit.TierCgroupV1, memlimit.TierProcesses}
+	return []allocation{
+		{"anon", 64, 1, all},
+		{"huge", 64, 1, all},
+		{"locked", 64, 1, all},
+		{"shared", 64, 4, all},
+		{"tmpfs", 64, 1, all[:2]},
+		{"pipe", 32, 1, all[:2]},
+		{"tcp", 64, 1, all[:1]},
+		{"cache", 64, 1, nil},
+	}
+}
+
+// figure is how a tier measures what a session holds, once its processes are there.
+type figure func(id string) (bytes uint64, tier memlimit.Tier)
+
+// TestAccounting: what a session holds is told within 5 %, and what cannot be known is
+// said to be so.
+func TestAccounting(t *testing.T) {
+	r := newRig(t)
+	var unseen []string
+	r.accounting(nil, func(id string) (uint64, memlimit.Tier) {
+		u := r.stats(id).Usage
+		unseen = u.Unseen
+		if u.MemoryBytes == nil {
+			t.Fatal("stats tells no memory")
+		}
+		return *u.MemoryBytes, memlimit.Tier(u.Source)
+	}, func(a allocation) bool {
+		word := map[string]string{"pipe": "pipes", "tcp": "socket", "tmpfs": "tmpfs"}[a.kind]
+		return word != "" && strings.Contains(strings.Join(unseen, ", "), word)
+	})
+}
+
+// TestAccountingV1: the same by the memory controller of cgroup v1, of a directory that
+// the processes are alone in.
+func TestAccountingV1(t *testing.T) {
+	r := newRig(t)
+	const top = "/sys/fs/cgroup/memory"
+	if unix.Access(filepath.Join(top, "memory.stat"), unix.R_OK) != nil || unix.Access(top, unix.W_OK) != nil {
+		t.Skip("the machine has no memory controller of cgroup v1 that we may use")
+	}
+	dir, err := os.MkdirTemp(top, "sbxtest-")
+	if err != nil {
+		t.Skipf("no directory in the v1 hierarchy: %v", err)
+	}
+	t.Cleanup(func() {
+		eventually(t, "the end of "+dir, func() bool { return os.Remove(dir) == nil })
+	})
+	r.accounting([]string{"sh", "-c", `echo $$ >"$0/cgroup.procs" && exec "$@"`, dir}, func(string) (uint64, memlimit.Tier) {
+		s, err := cgroup.OpenSampler1(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		var got memlimit.Sample
+		if err := s.Sample(&got); err != nil {
+			t.Fatal(err)
+		}
+		return got.Hard + got.Swap, got.Tier
+	}, func(a allocation) bool { return a.kind == "tcp" })
+}
+
+// accounting compares what is measured with what was taken. What the processes are
+// themselves is measured with nothing taken, and left out.
+func (r *rig) accounting(wrap []string, measure figure, said func(allocation) bool) {
+	for _, a := range allocations() {
+		r.t.Run(a.kind, func(t *testing.T) {
+			if a.kind == "locked" && lockable() < a.mib<<20 {
+				t.Skipf("RLIMIT_MEMLOCK is %d KiB", lockable()>>10)
+			}
+			base, _ := r.held(t, a, 0, wrap, measure, nil)
+			truth := a.mib << 20
+			near := func(got, want uint64) bool { return diff(got, base+want) <= truth/20 }
+			got, tier := r.held(t, a, a.mib, wrap, measure, func(got uint64, tier memlimit.Tier) bool {
+				return near(got, truth*isSeen(a, tier))
+			})
+			t.Logf("%s: %+.1f MiB of %d on tier %s", a.kind, (float64(got)-float64(base))/(1<<20), a.mib, tier)
+			if !near(got, truth*isSeen(a, tier)) {
+				t.Errorf("%d MiB of %s are measured as %.1f MiB on tier %s", a.mib, a.kind, (float64(got)-float64(base))/(1<<20), tier)
+			}
+			if isSeen(a, tier) == 0 && a.seen != nil && !said(a) {
+				t.Errorf("that %s is not known on tier %s is not said", a.kind, tier)
+			}
+		})
+	}
+}
+
+func isSeen(a allocation, tier memlimit.Tier) uint64 {
+	for _, t := range a.seen {
+		if t == tier {
+			return 1
+		}
+	}
+	return 0
+}
+
+func diff(a, b uint64) uint64 { return max(a, b) - min(a, b) }
+
+// lockable is how much memory a process may lock.
+func lockable() uint64 {
+	var l unix.Rlimit
+	if os.Geteuid() == 0 {
+		return unix.RLIM_INFINITY
+	}
+	_ = unix.Getrlimit(unix.RLIMIT_MEMLOCK, &l) // 0 then
+	return l.Cur
+}
+
+// held is what is measured of a session in which so much is taken: at once, or where the
+// kernel sums its counters up only now and then, when that has been done.
+func (r *rig) held(t *testing.T, a allocation, mib uint64, wrap []string, measure figure, right func(uint64, memlimit.Tier) bool) (uint64, memlimit.Tier) {
+	t.Helper()
+	name := fmt.Sprintf("%s-%d-%d", a.kind, mib, len(wrap))
+	p := r.payloads(name)
+	id := r.open(name)
+	r.detach(id, append(wrap, p.argv("memory", "--arg", fmt.Sprintf("%s:%d", a.kind, mib))...)...)
+	p.await(a.processes)
+	defer func() {
+		r.closed(id, "--now")
+		p.stopped()
+	}()
+	last, tier := measure(id)
+	for end := time.Now().Add(settle); time.Now().Before(end) && (right == nil || !right(last, tier)); {
+		if right == nil && tier != memlimit.TierCgroup {
+			break
+		}
+		time.Sleep(200 * time.Millisecond)
+		last, tier = measure(id)
+	}
+	return last, tier
+}
+
+// settle is longer than the kernel leaves a memory.stat of v2 unsummed: 2 s.
+const settle = 3 * time.Second
+
+// stats is what the command tells of one session.
+func (r *rig) stats(id string) session.Stats {
+	r.t.Helper()
+	var s session.Stats
+	if err := json.Unmarshal(r.run("stats", "--no-stream", "--json", id).must(r.t, 0, "stats").stdout, &s); err != nil {
+		r.t.Fatal(err)
+	}
+	return s
+}
