@@ -3,8 +3,10 @@ package store
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 )
@@ -30,10 +32,21 @@ func follow(t *testing.T, s *Store, from Cursor, f Filter) (got <-chan followed,
 		cancel()
 		select {
 		case <-done:
-		case <-time.After(time.Second):
+		case <-time.After(30 * time.Second):
 			t.Error("Follow outlived its context")
 		}
 	}
+}
+
+// here is the end of the history now: what is appended from here on is followed, however
+// long it takes the follower to begin.
+func here(t *testing.T, s *Store) Cursor {
+	t.Helper()
+	c, err := s.end()
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		t.Fatal(err)
+	}
+	return c
 }
 
 func next(t *testing.T, got <-chan followed) followed {
@@ -41,7 +54,7 @@ func next(t *testing.T, got <-chan followed) followed {
 	select {
 	case f := <-got:
 		return f
-	case <-time.After(5 * time.Second):
+	case <-time.After(30 * time.Second):
 		t.Fatal("nothing came")
 		return followed{}
 	}
@@ -84,9 +97,12 @@ func TestFollowFromNow(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	n := 0
-	time.AfterFunc(50*time.Millisecond, func() {
-		s.Append(ctx, Event{Time: july, Event: "x", Msg: "one"})
-		s.Append(ctx, Event{Time: july, Event: "x", Msg: "two"})
+	var writer sync.WaitGroup
+	writer.Go(func() { // until one comes after Follow has begun
+		for ctx.Err() == nil {
+			s.Append(ctx, Event{Time: july, Event: "x", Msg: "one"})
+			time.Sleep(10 * time.Millisecond)
+		}
 	})
 	for e, err := range s.Follow(ctx, Cursor{}, Filter{}) {
 		if err != nil || e.Msg != "one" {
@@ -95,6 +111,8 @@ func TestFollowFromNow(t *testing.T) {
 		n++
 		break
 	}
+	cancel()
+	writer.Wait()
 	if n != 1 {
 		t.Errorf("%d events", n)
 	}
@@ -102,9 +120,8 @@ func TestFollowFromNow(t *testing.T) {
 
 func TestFollowBeforeThereIsAHistory(t *testing.T) {
 	s := testStore(t)
-	got, stop := follow(t, s, Cursor{}, Filter{})
+	got, stop := follow(t, s, here(t, s), Filter{})
 	defer stop()
-	time.Sleep(50 * time.Millisecond)
 	appendEvent(t, s, Event{Time: july, Event: "x", Msg: "first"})
 	wantNext(t, got, "first")
 	appendEvent(t, s, Event{Time: july, Event: "x", Msg: "second"})
@@ -123,9 +140,8 @@ func TestFollowDamage(t *testing.T) {
 	s := testStore(t)
 	appendEvent(t, s, Event{Time: july, Event: "x", Msg: "before"})
 	path := filepath.Join(s.dirs.History, monthFile(july))
-	got, stop := follow(t, s, Cursor{}, Filter{})
+	got, stop := follow(t, s, here(t, s), Filter{})
 	defer stop()
-	time.Sleep(50 * time.Millisecond)
 	f, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
 	if err != nil {
 		t.Fatal(err)
