@@ -22,20 +22,21 @@ type allocation struct {
 	mib       uint64
 	processes int
 	seen      []memlimit.Tier
+	kernel    bool // a page of the kernel, which v2 tells of from Linux 5.18 on
 }
 
 // allocations are what escape memory takes. Page cache is none: it can be had back.
 func allocations() []allocation {
 	all := []memlimit.Tier{memlimit.TierCgroup, memlimit.TierCgroupV1, memlimit.TierProcesses}
 	return []allocation{
-		{"anon", 64, 1, all},
-		{"huge", 64, 1, all},
-		{"locked", 64, 1, all},
-		{"shared", 64, 4, all},
-		{"tmpfs", 64, 1, all[:2]},
-		{"pipe", 32, 1, all[:2]},
-		{"tcp", 64, 1, all[:1]},
-		{"cache", 64, 1, nil},
+		{kind: "anon", mib: 64, processes: 1, seen: all},
+		{kind: "huge", mib: 64, processes: 1, seen: all},
+		{kind: "locked", mib: 64, processes: 1, seen: all},
+		{kind: "shared", mib: 64, processes: 4, seen: all},
+		{kind: "tmpfs", mib: 64, processes: 1, seen: all[:2]},
+		{kind: "pipe", mib: 32, processes: 1, seen: all[:2], kernel: true},
+		{kind: "tcp", mib: 64, processes: 1, seen: all[:1]},
+		{kind: "cache", mib: 64, processes: 1},
 	}
 }
 
@@ -45,6 +46,9 @@ type figure func(id string) (bytes uint64, tier memlimit.Tier)
 // TestAccounting: what a session holds is told within 5 %, and what cannot be known is
 // said to be so.
 func TestAccounting(t *testing.T) {
+	if tierName() == "systemd" {
+		t.Skip("without a memory controller it is as on the tier cgroup")
+	}
 	r := newRig(t)
 	var unseen []string
 	r.accounting(nil, func(id string) (uint64, memlimit.Tier) {
@@ -97,28 +101,52 @@ func (r *rig) accounting(wrap []string, measure figure, said func(allocation) bo
 			if a.kind == "locked" && lockable() < a.mib<<20 {
 				t.Skipf("RLIMIT_MEMLOCK is %d KiB", lockable()>>10)
 			}
-			base, _ := r.held(t, a, 0, wrap, measure, nil)
+			id := r.open("holds")
+			defer r.closed(id, "--now")
+			nothing, _ := measure(id)
+			r.take(a, id, 0, wrap)
+			base, tier := measure(id)
+			base += base - nothing // the same once more
+			r.take(a, id, a.mib, wrap)
 			truth := a.mib << 20
-			near := func(got, want uint64) bool { return diff(got, base+want) <= truth/20 }
-			got, tier := r.held(t, a, a.mib, wrap, measure, func(got uint64, tier memlimit.Tier) bool {
-				return near(got, truth*isSeen(a, tier))
-			})
-			t.Logf("%s: %+.1f MiB of %d on tier %s", a.kind, (float64(got)-float64(base))/(1<<20), a.mib, tier)
-			if !near(got, truth*isSeen(a, tier)) {
-				t.Errorf("%d MiB of %s are measured as %.1f MiB on tier %s", a.mib, a.kind, (float64(got)-float64(base))/(1<<20), tier)
+			right := base
+			old := a.kernel && tier == memlimit.TierCgroup && !tellsKernel(r.inspect(id).Box.Path)
+			if slices.Contains(a.seen, tier) && !old {
+				right += truth
 			}
-			if isSeen(a, tier) == 0 && a.seen != nil && !said(a) {
+			var got uint64
+			for end := time.Now().Add(settle); ; time.Sleep(200 * time.Millisecond) {
+				if got, tier = measure(id); diff(got, right) <= truth/20 || time.Now().After(end) {
+					break
+				}
+			}
+			told := float64(got) - float64(base)
+			t.Logf("%s: %+.1f MiB of %d on tier %s", a.kind, told/(1<<20), a.mib, tier)
+			if diff(got, right) > truth/20 {
+				t.Errorf("%d MiB of %s are measured as %.1f MiB on tier %s", a.mib, a.kind, told/(1<<20), tier)
+			}
+			if right == base && a.seen != nil && !said(a) {
 				t.Errorf("that %s is not known on tier %s is not said", a.kind, tier)
 			}
 		})
 	}
 }
 
-func isSeen(a allocation, tier memlimit.Tier) uint64 {
-	if slices.Contains(a.seen, tier) {
-		return 1
-	}
-	return 0
+// tellsKernel says whether the memory.stat of a box has all that the kernel holds.
+func tellsKernel(box string) bool {
+	b, _ := os.ReadFile(filepath.Join(box, "memory.stat"))
+	return strings.Contains(string(b), "\nkernel ")
+}
+
+// settle is longer than the kernel leaves a memory.stat of v2 unsummed: 2 s.
+const settle = 3 * time.Second
+
+// take has a process in a session take so much, and waits until it has it.
+func (r *rig) take(a allocation, id string, mib uint64, wrap []string) {
+	r.t.Helper()
+	p := r.payloads(fmt.Sprintf("%s-%s-%d", id, a.kind, mib))
+	r.detach(id, append(slices.Clone(wrap), p.argv("memory", "--arg", fmt.Sprintf("%s:%d", a.kind, mib))...)...)
+	p.await(a.processes)
 }
 
 func diff(a, b uint64) uint64 { return max(a, b) - min(a, b) }
@@ -132,33 +160,6 @@ func lockable() uint64 {
 	_ = unix.Getrlimit(unix.RLIMIT_MEMLOCK, &l) // 0 then
 	return l.Cur
 }
-
-// held is what is measured of a session in which so much is taken: at once, or where the
-// kernel sums its counters up only now and then, when that has been done.
-func (r *rig) held(t *testing.T, a allocation, mib uint64, wrap []string, measure figure, right func(uint64, memlimit.Tier) bool) (uint64, memlimit.Tier) {
-	t.Helper()
-	name := fmt.Sprintf("%s-%d-%d", a.kind, mib, len(wrap))
-	p := r.payloads(name)
-	id := r.open(name)
-	r.detach(id, append(wrap, p.argv("memory", "--arg", fmt.Sprintf("%s:%d", a.kind, mib))...)...)
-	p.await(a.processes)
-	defer func() {
-		r.closed(id, "--now")
-		p.stopped()
-	}()
-	last, tier := measure(id)
-	for end := time.Now().Add(settle); time.Now().Before(end) && (right == nil || !right(last, tier)); {
-		if right == nil && tier != memlimit.TierCgroup {
-			break
-		}
-		time.Sleep(200 * time.Millisecond)
-		last, tier = measure(id)
-	}
-	return last, tier
-}
-
-// settle is longer than the kernel leaves a memory.stat of v2 unsummed: 2 s.
-const settle = 3 * time.Second
 
 // stats is what the command tells of one session.
 func (r *rig) stats(id string) session.Stats {

@@ -20,8 +20,6 @@ var vmTests = []string{
 	"TestEscapes", "TestShellThatExits", "TestOneLeftover", "TestPipeDoesNotHang", "TestKillTask",
 	// ceilings, for which the namespaced hosts have no controllers
 	"TestCeilingsAreInForce", "TestMemoryMax", "TestForkStorm",
-	// what the kernel counts against what was taken
-	"TestAccounting",
 	// many at once, and inside each other
 	"TestThreeDeep", "TestNoParent", "TestCrowd", "TestCrowdInOneSession", "TestOneNameManyOpens",
 	// closing without what closing usually has
