@@ -48,6 +48,11 @@ type Box interface {
 	Frozen() (bool, error)
 
 	Usage(leaf string) (memlimit.Usage, error)
+	// Mark is what was counted of want of memory in the box by now, and if that is
+	// wanted around it; Tally what came since, with what else is known of a leaf only
+	// as long as it is there. who says that the victims are to be named.
+	Mark(around bool) memlimit.Mark
+	Tally(leaf string, since memlimit.Mark, who bool) memlimit.Tally
 	// Bound is the limit that its memory meets first, nil if there is none.
 	Bound() *memlimit.Bound
 	// SetLimits sets ceilings and reads them back: what is not in force is said.

@@ -207,6 +207,8 @@ func (m *Manager) inspect(rec *store.Session, problem string, o InspectOptions) 
 				i.Usage = usage(u)
 			}
 		}
+		// Who it was is in the kernel's log, too long to be read for each of many.
+		i.OOM = oomOf(box, rec, !o.brief)
 		if o.Limit {
 			i.Usage.Limit = limitInfo(box.Bound())
 		}
@@ -396,12 +398,24 @@ func (v *view) correct(t *store.Task) {
 	default:
 		t.State, t.Reason = store.TaskLost, "it ended after its supervisor, its status is not known"
 	}
+	v.ofMemory(t)
+}
+
+// ofMemory sets right what is said of a command that ended unseen, if the kernel killed
+// it for want of memory.
+func (v *view) ofMemory(t *store.Task) {
+	if v.box == nil || t.PID == 0 || t.State != store.TaskLost && t.State != store.TaskExited {
+		return
+	}
+	if y := tally(v.box, v.rec, t); y.OOM.Of(t.PID) {
+		t.State, t.Reason, t.OOM, t.PeakBytes = store.TaskOOMKilled, y.OOM.String(), y.OOM, y.PeakBytes
+	}
 }
 
 func taskInfo(t *store.Task) TaskInfo {
 	return TaskInfo{N: t.N, State: string(t.State), Argv: t.Argv, Cwd: t.Cwd, PID: t.PID, Start: t.Start,
 		Started: t.Started, Ended: t.Ended, Exit: t.Exit, Signal: t.Signal, Reason: t.Reason, Detached: t.Detached, Adopted: t.Adopted,
-		Timeout: t.Timeout.Seconds(), Log: t.Log, PeakBytes: t.PeakBytes, Processes: []Process{}}
+		Timeout: t.Timeout.Seconds(), Log: t.Log, PeakBytes: t.PeakBytes, OOM: t.OOM, Processes: []Process{}}
 }
 
 // describeAll describes members, passing over those that are gone.

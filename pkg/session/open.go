@@ -131,6 +131,7 @@ func (m *Manager) build(ctx context.Context, rec store.Session, at place, ag agg
 		m.abandon(&rec)
 		return nil, err
 	}
+	rec.Mark = mark(box.Mark(true))
 	s := &Session{m: m, rec: rec, box: box}
 	if err := s.publish(); err != nil {
 		clean, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)

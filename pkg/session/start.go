@@ -212,6 +212,7 @@ func (s *Session) newTask(lock *store.Lock, argv []string, dir string, o StartOp
 	}
 	rec := store.Task{Argv: argv, Cwd: dir, Started: time.Now(), StartClock: proc.Clock(), State: store.TaskStarting,
 		Timeout: o.Timeout, KillAfter: o.KillAfter, Detached: o.Detached, Adopted: o.adopted, Supervisor: store.ProcID(self), NS: self.NS}
+	rec.Mark = mark(s.box.Mark(false))
 	if err := lock.AddTask(&rec); err != nil {
 		return nil, recordError(err)
 	}

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	specs "github.com/opencontainers/runtime-spec/specs-go"
+
+	"github.com/sessionbox/sessionbox/pkg/memlimit"
 )
 
 // Schema is the version of the records that this package writes, and the newest
@@ -154,6 +156,9 @@ type Session struct {
 	KeptTmp []string `json:"kept_tmp_dirs,omitempty"`
 	// PrivateTmp makes TmpDir the TMPDIR of its commands.
 	PrivateTmp bool `json:"private_tmp,omitempty"`
+
+	// Mark is what had been counted of want of memory around the box when it was made.
+	Mark *memlimit.Mark `json:"oom_before,omitempty"`
 
 	// Extra holds the fields this version does not know, as they were read: at
 	// the top level by their name, inside a known object below that object's

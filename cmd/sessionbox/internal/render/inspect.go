@@ -12,6 +12,7 @@ import (
 
 	"github.com/sessionbox/sessionbox/pkg/memlimit"
 	"github.com/sessionbox/sessionbox/pkg/session"
+	"github.com/sessionbox/sessionbox/pkg/store"
 )
 
 // Inspect writes all that is known of a session.
@@ -58,7 +59,9 @@ func Inspect(w io.Writer, i *session.Info, st Style) error {
 	if c := i.Usage.CPUSeconds; c != nil {
 		field("cpu", "%s", Took(*c))
 	}
-	if n := i.Usage.OOMKills; n != nil && *n > 0 {
+	if n := i.Usage.OOMKills; i.OOM != nil {
+		field("oom", "%s", st.paint(red, Clean(i.OOM.String())))
+	} else if n != nil && *n > 0 {
 		field("oom", "%s", st.paint(red, count(int(*n), "process", "processes")+" killed for want of memory"))
 	}
 	for _, c := range i.Limits {
@@ -180,6 +183,8 @@ func Tasks(w io.Writer, tasks []session.TaskInfo, st Style) error {
 		k := &tasks[i]
 		state := cell{text: TaskState(k)}
 		switch {
+		case k.State == string(store.TaskOOMKilled):
+			state.paint = red
 		case k.Leftovers > 0:
 			state.paint = yellow
 		case live(k.State):

@@ -40,6 +40,9 @@ func (n *notes) of(i *session.Info, parentFrozen bool) {
 	for _, p := range i.Problems {
 		n.add("!", red, i, Clean(p))
 	}
+	if i.OOM != nil {
+		n.add("!", red, i, "out of memory: "+Clean(i.OOM.String()))
+	}
 	switch {
 	case i.Box.Frozen && parentFrozen:
 		n.add("*", cyan, i, "frozen with the session around it")
