@@ -20,6 +20,8 @@ var vmTests = []string{
 	"TestEscapes", "TestShellThatExits", "TestOneLeftover", "TestPipeDoesNotHang", "TestKillTask",
 	// ceilings, for which the namespaced hosts have no controllers
 	"TestCeilingsAreInForce", "TestMemoryMax", "TestForkStorm",
+	// what the kernel kills for want of memory, told by whose limit
+	"TestOOMKilled", "TestOOMChild", "TestOOMAround", "TestOOMOfLeftover",
 	// many at once, and inside each other
 	"TestThreeDeep", "TestNoParent", "TestCrowd", "TestCrowdInOneSession", "TestOneNameManyOpens",
 	// closing without what closing usually has

@@ -382,7 +382,7 @@ func (c *closing) end(ctx context.Context) error {
 	if u, uerr := c.box.Usage(""); uerr == nil {
 		c.r.Usage = usage(u)
 	}
-	c.r.OOM = oomOf(c.box, &c.rec, true)
+	c.r.OOM = c.m.oomOf(c.box, &c.rec, true)
 	return err
 }
 
@@ -391,7 +391,7 @@ func (c *closing) tally(t *store.Task) {
 	if c.box == nil {
 		return
 	}
-	y := tally(c.box, &c.rec, t)
+	y := c.m.tally(c.box, &c.rec, t)
 	t.PeakBytes = y.PeakBytes
 	r := Result{State: t.State, Reason: t.Reason, Signal: syscall.SIGKILL, OOM: y.OOM, shared: y.Shared}
 	r.explain(t, true)
@@ -566,7 +566,7 @@ func (c *closing) tasks() []TaskInfo {
 			t.State, t.Ended, t.Reason = store.TaskKilled, &now, c.why()
 			c.tally(t)
 		} else if c.r.OOM != nil && c.box != nil { // of what it left, perhaps
-			if y := tally(c.box, &c.rec, t); y.OOM != nil && !y.Shared {
+			if y := c.m.tally(c.box, &c.rec, t); y.OOM != nil && !y.Shared {
 				t.OOM = y.OOM
 			}
 		}

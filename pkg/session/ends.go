@@ -49,7 +49,7 @@ func (s *Session) recordEnd(ctx context.Context, n int, ws syscall.WaitStatus) e
 		if err != nil {
 			rec = store.Task{N: n}
 		}
-		y := tally(s.box, &s.rec, &rec)
+		y := s.m.tally(s.box, &s.rec, &rec)
 		r.PeakBytes, r.OOM, r.shared = y.PeakBytes, y.OOM, y.Shared
 		members, _ := s.box.Members(LeafName(n))
 		leftovers = len(members)

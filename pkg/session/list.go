@@ -208,7 +208,7 @@ func (m *Manager) inspect(rec *store.Session, problem string, o InspectOptions) 
 			}
 		}
 		// Who it was is in the kernel's log, too long to be read for each of many.
-		i.OOM = oomOf(box, rec, !o.brief)
+		i.OOM = m.oomOf(box, rec, !o.brief)
 		if o.Limit {
 			i.Usage.Limit = limitInfo(box.Bound())
 		}
@@ -407,7 +407,7 @@ func (v *view) ofMemory(t *store.Task) {
 	if v.box == nil || t.PID == 0 || t.State != store.TaskLost && t.State != store.TaskExited {
 		return
 	}
-	if y := tally(v.box, v.rec, t); y.OOM.Of(t.PID) {
+	if y := v.m.tally(v.box, v.rec, t); y.OOM.Of(t.PID) {
 		t.State, t.Reason, t.OOM, t.PeakBytes = store.TaskOOMKilled, y.OOM.String(), y.OOM, y.PeakBytes
 	}
 }

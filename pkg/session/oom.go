@@ -39,21 +39,21 @@ func sinceStarted(rec *store.Session, t *store.Task) memlimit.Mark {
 }
 
 // tally reads what is known of a task only while its leaf is there.
-func tally(box Box, rec *store.Session, t *store.Task) memlimit.Tally {
+func (m *Manager) tally(box Box, rec *store.Session, t *store.Task) memlimit.Tally {
 	y := box.Tally(LeafName(t.N), sinceStarted(rec, t), true)
-	called(y.OOM, rec, t.N)
+	m.called(y.OOM, rec, t.N)
 	return y
 }
 
 // oomOf is what the kernel killed of the whole session, nil when nothing was.
-func oomOf(box Box, rec *store.Session, who bool) *memlimit.Kill {
+func (m *Manager) oomOf(box Box, rec *store.Session, who bool) *memlimit.Kill {
 	k := box.Tally("", sinceOpened(rec), who).OOM
-	called(k, rec, 0)
+	m.called(k, rec, 0)
 	return k
 }
 
 // called gives the place whose limit it was the name that people know it by.
-func called(k *memlimit.Kill, rec *store.Session, task int) {
+func (m *Manager) called(k *memlimit.Kill, rec *store.Session, task int) {
 	if k == nil {
 		return
 	}
@@ -62,6 +62,10 @@ func called(k *memlimit.Kill, rec *store.Session, task int) {
 		p.Name, p.Session = fmt.Sprintf("%s/%d", nameOf(rec), task), rec.ID
 	case p.Session == rec.ID:
 		p.Name = nameOf(rec)
+	case p.Session != "": // the session around it
+		if outer, err := m.store.Get(p.Session); err == nil {
+			p.Name = nameOf(&outer)
+		}
 	}
 }
 

@@ -86,12 +86,13 @@ func TestMarks(t *testing.T) {
 	if mark(memlimit.Mark{}) != nil || mark(memlimit.Mark{Kills: 1}) == nil {
 		t.Error("a mark of nothing is none")
 	}
+	mgr := &Manager{}
 	for kind, want := range map[memlimit.Kind]string{memlimit.KindTask: "work/3", memlimit.KindSession: "work", memlimit.KindHost: "this host"} {
 		k := memlimit.Kill{Limit: memlimit.Place{Kind: kind, Name: "this host"}}
 		if kind != memlimit.KindHost {
 			k.Limit = memlimit.Place{Kind: kind, Name: "x", Session: rec.ID}
 		}
-		if called(&k, &rec, 3); k.Limit.Name != want {
+		if mgr.called(&k, &rec, 3); k.Limit.Name != want {
 			t.Errorf("%s is called %q, want %q", kind, k.Limit.Name, want)
 		}
 	}

@@ -96,7 +96,7 @@ func (t *Task) Wait() (Result, error) {
 		r.State, r.Reason = store.TaskTimedOut, "timed out after "+t.rec.Timeout.String()
 	}
 	r.Took = now.Sub(t.rec.Started)
-	y := tally(t.s.box, &t.s.rec, &t.rec)
+	y := t.s.m.tally(t.s.box, &t.s.rec, &t.rec)
 	r.PeakBytes, r.OOM, r.shared = y.PeakBytes, y.OOM, y.Shared
 	r.Leftovers = t.finish(&r, now)
 	if tie != nil {
