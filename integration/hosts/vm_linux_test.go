@@ -19,7 +19,7 @@ var vmTests = []string{
 	// every way out of the box, and what the project began with
 	"TestEscapes", "TestShellThatExits", "TestOneLeftover", "TestPipeDoesNotHang", "TestKillTask",
 	// ceilings, for which the namespaced hosts have no controllers
-	"TestCeilingsAreInForce", "TestMemoryMax", "TestForkStorm",
+	"TestCeilingsAreInForce", "TestMemoryMax", "TestForkStorm", "TestLimitTooLow", "TestControllerVanishes",
 	// what the kernel kills for want of memory, told by whose limit
 	"TestOOMKilled", "TestOOMChild", "TestOOMAround", "TestOOMOfLeftover",
 	// many at once, and inside each other

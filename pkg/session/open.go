@@ -143,6 +143,7 @@ func (m *Manager) build(ctx context.Context, rec store.Session, at place, ag agg
 	}
 	want, _ := memlimit.FromOCI(rec.Limits) // it was made by OCI()
 	s.ceilings, _ = box.Limits(want)
+	remark(&rec, box, s.ceilings)
 	m.event(store.Event{Event: "opened", ID: rec.ID, Name: rec.Name, Boot: rec.Boot}, nil)
 	m.wantGuard(ctx, &s.rec)
 	return s, nil
@@ -183,7 +184,7 @@ func (m *Manager) newRecord(o *OpenOptions) (store.Session, aggregate, error) {
 	}
 	limits, err := resources(o.Limits.Merge(cfg.Session.Limits))
 	if err != nil {
-		return store.Session{}, aggregate{}, &Error{Kind: ErrUsage, Text: "bad ceiling", Err: err}
+		return store.Session{}, aggregate{}, &Error{Kind: ErrUsage, Text: "bad ceiling", Err: err, Hint: sizesHint}
 	}
 	all, err := resources(cfg.Slice)
 	if err != nil {
@@ -236,6 +237,9 @@ func (o *OpenOptions) checkLife() error {
 	}
 	return nil
 }
+
+// sizesHint says how ceilings are written.
+const sizesHint = "sizes are like 512M, 4G, 75% of this machine's memory or max"
 
 // resources makes amounts of limits: shares are of this machine.
 func resources(l memlimit.Limits) (*specs.LinuxResources, error) {

@@ -2,14 +2,12 @@ package session
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 	"time"
 
 	"github.com/sessionbox/sessionbox/pkg/internal/proc"
-	"github.com/sessionbox/sessionbox/pkg/memlimit"
 	"github.com/sessionbox/sessionbox/pkg/store"
 	"golang.org/x/sys/unix"
 )
@@ -97,64 +95,6 @@ func (s *Session) Frozen() (bool, error) {
 		return false, nil
 	}
 	return s.box.Frozen()
-}
-
-// SetLimits changes ceilings of the open session; those that l does not set stay
-// as they are, Max lifts one. It says of each ceiling whether it is in force.
-func (s *Session) SetLimits(ctx context.Context, l memlimit.Limits) ([]memlimit.Ceiling, error) {
-	box, err := s.present()
-	if err == nil {
-		err = s.mayAct()
-	}
-	if err != nil {
-		return nil, err
-	}
-	base, err := memlimit.FromOCI(s.rec.Limits)
-	if err != nil {
-		base = memlimit.Limits{} // a record of another mind; what is asked for counts
-	}
-	r, err := resources(l.Merge(base))
-	if err != nil {
-		return nil, &Error{Kind: ErrUsage, Session: s.Name(), Text: "bad ceiling", Err: err}
-	}
-	all, err := box.SetLimits(ctx, r)
-	if err != nil {
-		return nil, fmt.Errorf("set the ceilings of %s: %w", s.Name(), err)
-	}
-	s.ceilings = all
-	wait, cancel := context.WithTimeout(ctx, lockTime)
-	defer cancel()
-	rec, err := s.m.store.Update(wait, s.rec.ID, func(rec *store.Session) error {
-		rec.Limits = r
-		return nil
-	})
-	switch {
-	case err == nil:
-		s.rec = rec
-		if meta, err := json.Marshal(rec); err == nil {
-			if err := box.SetMeta(string(meta)); err != nil {
-				s.m.log.Debug("mark the box", "err", err)
-			}
-		}
-	case errors.Is(err, store.ErrNotFound): // known from its box alone
-	default:
-		s.m.log.Warn("the ceilings are set, but could not be recorded", "err", err)
-	}
-	s.m.event(store.Event{Event: "limited", ID: s.rec.ID, Name: s.rec.Name}, map[string]any{"limits": all})
-	return all, nil
-}
-
-// Limits says of each ceiling of the session whether it is in force.
-func (s *Session) Limits() ([]memlimit.Ceiling, error) {
-	box, err := s.present()
-	if err != nil {
-		return nil, err
-	}
-	want, err := memlimit.FromOCI(s.rec.Limits)
-	if err != nil {
-		return nil, err
-	}
-	return box.Limits(want)
 }
 
 // StepOut takes the calling process out of the session, if it runs inside: what

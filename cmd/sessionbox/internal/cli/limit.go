@@ -11,6 +11,7 @@ import (
 
 func (a *app) newLimit() *cobra.Command {
 	var l memlimit.Limits
+	var force bool
 	cmd := &cobra.Command{
 		Use:   "limit SESSION [flags]",
 		Short: "Show or change the ceilings of an open session",
@@ -18,9 +19,12 @@ func (a *app) newLimit() *cobra.Command {
 that are given. "max" lifts one. What is set is read back from the kernel: a ceiling
 that it does not have is shown as not in force.
 
+A ceiling for memory is refused when it is below 1.3 times what the session holds now:
+the kernel would end what runs, or slow it down for ever. --force sets it.
+
 Exit status:
   0  shown, also when a ceiling is not in force
-  1  failed
+  1  failed, or refused as too low
   2  usage
   3  no such session
   6  not permitted`,
@@ -28,13 +32,14 @@ Exit status:
   sessionbox limit work --memory-max 6G --pids-max max`,
 		Args:              someArgs(1, 1),
 		ValidArgsFunction: a.completeSessions(false, false),
-		RunE:              a.withSignals(func(ctx context.Context, args []string) error { return a.limit(ctx, l, args[0]) }),
+		RunE:              a.withSignals(func(ctx context.Context, args []string) error { return a.limit(ctx, l, force, args[0]) }),
 	}
 	limitFlags(cmd.Flags(), &l)
+	cmd.Flags().BoolVar(&force, "force", false, "set a ceiling below what is in use, too")
 	return cmd
 }
 
-func (a *app) limit(ctx context.Context, l memlimit.Limits, ref string) error {
+func (a *app) limit(ctx context.Context, l memlimit.Limits, force bool, ref string) error {
 	if err := sessionRef(ref); err != nil {
 		return err
 	}
@@ -43,7 +48,7 @@ func (a *app) limit(ctx context.Context, l memlimit.Limits, ref string) error {
 		return err
 	}
 	defer s.Release()
-	all, err := ceilings(ctx, s, l)
+	all, err := ceilings(ctx, s, l, force)
 	if err != nil {
 		return err
 	}
@@ -57,12 +62,19 @@ func (a *app) limit(ctx context.Context, l memlimit.Limits, ref string) error {
 		a.say("%s has no ceilings", s.Name())
 		return nil
 	}
-	return render.Ceilings(a.stdout, all, a.style(a.stdout))
+	if err := render.Ceilings(a.stdout, all, a.style(a.stdout)); err != nil {
+		return err
+	}
+	a.hintCeilings(all)
+	return nil
 }
 
-func ceilings(ctx context.Context, s *session.Session, l memlimit.Limits) ([]memlimit.Ceiling, error) {
-	if l.IsSet() {
-		return s.SetLimits(ctx, l)
+func ceilings(ctx context.Context, s *session.Session, l memlimit.Limits, force bool) ([]memlimit.Ceiling, error) {
+	switch {
+	case !l.IsSet():
+		return s.Limits()
+	case force:
+		return s.ForceLimits(ctx, l)
 	}
-	return s.Limits()
+	return s.SetLimits(ctx, l)
 }

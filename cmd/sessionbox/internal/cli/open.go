@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/sessionbox/sessionbox/cmd/sessionbox/internal/render"
@@ -188,5 +189,20 @@ func (a *app) warnLogin(s *session.Session) {
 func (a *app) warnCeilings(all []memlimit.Ceiling) {
 	for _, line := range render.NotInForceLines(all) {
 		a.say("%s", line)
+	}
+	a.hintCeilings(all)
+}
+
+// hintCeilings says what would put ceilings in force, and which of them never act here.
+func (a *app) hintCeilings(all []memlimit.Ceiling) {
+	var said []string
+	for _, c := range all {
+		if c.Fix != "" && !slices.Contains(said, c.Fix) {
+			said = append(said, c.Fix)
+			a.say("hint: %s", c.Fix)
+		}
+		if c.Note != "" && !c.Missing() {
+			a.say("%s", c.Note)
+		}
 	}
 }
