@@ -146,6 +146,36 @@ func TestOOMChild(t *testing.T) {
 	r.closed(info.ID)
 }
 
+// TestOOMTask: with --oom task all of the task dies with the one that took too much, and
+// nobody else of the session; with the policy taken back that one alone.
+func TestOOMTask(t *testing.T) {
+	r := newRig(t)
+	info := r.limited("together", "160M")
+	r.run("limit", info.ID, "--oom", "task").must(t, 0, "limit --oom task")
+	if o := r.inspect(info.ID).OOMPolicy; o == nil || !o.InForce {
+		t.Fatalf("--oom task is %+v where there is a ceiling for memory", o)
+	}
+	other, beside, hog := r.payloads("other"), r.payloads("beside"), r.payloads("hog")
+	r.detach(info.ID, other.argv("payload")...)
+	other.await(1)
+	both := strings.Join(beside.argv("payload"), " ") + " & " + strings.Join(hog.hogArgv("256"), " ") + "; exit 0"
+	r.exec(info.ID, "sh", "-c", both).must(t, 128+9, "exec of a shell with two of which one takes too much")
+	beside.stopped()
+	other.ticking()
+	i := r.inspect(info.ID)
+	k := taskOf(t, i.Tasks, 2)
+	if k.State != "oom_killed" || k.OOM == nil || k.OOM.Processes < 2 || k.Leftovers != 0 {
+		t.Errorf("the task is %s with %d left, %+v; want oom_killed with all it had", k.State, k.Leftovers, k.OOM)
+	}
+	if k := taskOf(t, i.Tasks, 1); k.State != "running" {
+		t.Errorf("the other task is %s", k.State)
+	}
+	r.run("limit", info.ID, "--oom", "process").must(t, 0, "limit --oom process")
+	r.exec(info.ID, "sh", "-c", both).must(t, 0, "the same without the policy")
+	r.closed(info.ID, "--now")
+	other.stopped()
+}
+
 // TestOOMAround: the ceiling is that of the session around the one in which one is
 // killed, and it is named.
 func TestOOMAround(t *testing.T) {

@@ -21,7 +21,7 @@ var vmTests = []string{
 	// ceilings, for which the namespaced hosts have no controllers
 	"TestCeilingsAreInForce", "TestMemoryMax", "TestForkStorm", "TestLimitTooLow", "TestControllerVanishes",
 	// what the kernel kills for want of memory, told by whose limit
-	"TestOOMKilled", "TestOOMChild", "TestOOMAround", "TestOOMOfLeftover",
+	"TestOOMKilled", "TestOOMChild", "TestOOMTask", "TestOOMAround", "TestOOMOfLeftover",
 	// many at once, and inside each other
 	"TestThreeDeep", "TestNoParent", "TestCrowd", "TestCrowdInOneSession", "TestOneNameManyOpens",
 	// closing without what closing usually has

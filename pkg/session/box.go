@@ -53,6 +53,10 @@ type Box interface {
 	// as long as it is there. who says that the victims are to be named.
 	Mark(around bool) memlimit.Mark
 	Tally(leaf string, since memlimit.Mark, who bool) memlimit.Tally
+	// OOMGroup has the kernel kill all that is in a leaf when it kills one of it for
+	// want of memory; LeafMemory says whether that can be had in its leaves.
+	OOMGroup(leaf string, whole bool) error
+	LeafMemory() bool
 	// Bound is the limit that its memory meets first, nil if there is none.
 	Bound() *memlimit.Bound
 	// SetLimits sets ceilings and reads them back: what is not in force is said.

@@ -44,9 +44,11 @@ type Info struct {
 	Usage     UsageInfo `json:"usage"`
 	// OOM is what the kernel killed in it for want of memory since it was opened, and
 	// for whose limit; absent when nothing was.
-	OOM    *memlimit.Kill     `json:"oom,omitempty"`
-	Limits []memlimit.Ceiling `json:"limits"`
-	Ports  []Port             `json:"ports"`
+	OOM *memlimit.Kill `json:"oom,omitempty"`
+	// OOMPolicy is what the kernel is to kill then; absent when that was not said.
+	OOMPolicy *OOMInfo           `json:"oom_policy,omitempty"`
+	Limits    []memlimit.Ceiling `json:"limits"`
+	Ports     []Port             `json:"ports"`
 	// Problems says what is wrong with the session's record or box, for people.
 	Problems []string `json:"problems,omitempty"`
 }

@@ -26,7 +26,9 @@ func (h holding) Path() string { return "/sys/fs/cgroup/no-such-directory/box" }
 // one that gives more than before never is.
 func TestTooLow(t *testing.T) {
 	const mib = 1 << 20
-	l := func(max, high memlimit.Size) memlimit.Limits { return memlimit.Limits{MemoryMax: max, MemoryHigh: high} }
+	l := func(max, high memlimit.Size) memlimit.Limits {
+		return memlimit.Limits{MemoryMax: max, MemoryHigh: high}
+	}
 	m := func(n uint64) memlimit.Size { return memlimit.Bytes(n * mib) }
 	none := memlimit.Size{}
 	s := &Session{rec: store.Session{Name: "work"}}

@@ -29,6 +29,9 @@ type OpenOptions struct {
 	RequireKernel bool
 	// Limits are the ceilings of the whole session.
 	Limits memlimit.Limits
+	// OOM is what the kernel kills when a task runs out of memory: "" is the process
+	// that holds most.
+	OOM store.OOMPolicy
 	// Grace before a close kills; nil is the config's, or DefaultGrace.
 	Grace *time.Duration
 	// NoParent makes a session independent though the caller runs in another.
@@ -212,7 +215,7 @@ func (m *Manager) newRecord(o *OpenOptions) (store.Session, aggregate, error) {
 		Created: time.Now(), Boot: self.Boot, Machine: machineID(), UID: os.Getuid(), Kind: kind,
 		Cookie: store.NewCookie(), Grace: grace, Limits: limits, Creator: store.ProcID(self), Cwd: cwd,
 		StateDir: m.store.Dirs().State, Owner: owner, Generation: generation, OnOwnerExit: o.OnOwnerExit,
-		IdleTimeout: o.IdleTimeout, IdleAction: o.IdleAction, Active: clock, Sampled: clock, PrivateTmp: o.PrivateTmp,
+		OOMPolicy: o.OOM, IdleTimeout: o.IdleTimeout, IdleAction: o.IdleAction, Active: clock, Sampled: clock, PrivateTmp: o.PrivateTmp,
 	}
 	return rec, aggregate{all}, m.placeTmp(&rec)
 }
@@ -228,6 +231,9 @@ func (o *OpenOptions) checkLife() error {
 	case "", store.IdleWarn, store.IdleFreeze, store.IdleClose:
 	default:
 		return &Error{Kind: ErrUsage, Text: fmt.Sprintf("idle action: not %q", o.IdleAction), Hint: "want warn, freeze or close"}
+	}
+	if err := checkOOM(o.OOM); err != nil {
+		return err
 	}
 	if o.IdleTimeout < 0 {
 		return &Error{Kind: ErrUsage, Text: fmt.Sprintf("an idle timeout of %v", o.IdleTimeout), Hint: "0 is none"}

@@ -86,6 +86,7 @@ func (s *Session) Start(ctx context.Context, cmd *exec.Cmd, o StartOptions) (*Ta
 		// command's end must not wait for it.
 		cmd.WaitDelay = drainTime
 	}
+	s.dieTogether(ctx, t.rec.Leaf)
 	if err := s.start(ctx, cmd, t.rec.Leaf); err != nil {
 		t.fail(err)
 		return nil, err
@@ -339,6 +340,7 @@ func (s *Session) Exec(ctx context.Context, cmd *exec.Cmd) error {
 			return &Error{Kind: ErrCommand, Text: "the directory " + cmd.Dir + " cannot be used", Err: err}
 		}
 	}
+	s.dieTogether(ctx, t.rec.Leaf)
 	if err := s.box.Enter(ctx, t.rec.Leaf); err != nil {
 		t.fail(err)
 		return err

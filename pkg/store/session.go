@@ -67,6 +67,15 @@ const (
 	IdleClose  IdleAction = "close"
 )
 
+// OOMPolicy is what the kernel kills when a task runs out of memory.
+type OOMPolicy string
+
+// What can be killed for want of memory.
+const (
+	OOMProcess OOMPolicy = "process" // the one that holds most; also what "" means
+	OOMTask    OOMPolicy = "task"    // all of its task
+)
+
 // Owner is on whose behalf a session exists: a process, or whoever renews a lease.
 type Owner struct {
 	Process ProcID   `json:"process"`           // PID 0: a lease
@@ -115,6 +124,8 @@ type Session struct {
 	// seconds.
 	Grace  time.Duration         `json:"grace_seconds"`
 	Limits *specs.LinuxResources `json:"limits,omitempty"`
+	// OOMPolicy is for its tasks, each by itself.
+	OOMPolicy OOMPolicy `json:"oom_policy,omitempty"`
 
 	Creator ProcID `json:"creator"` // the process that opened it
 	Cwd     string `json:"cwd,omitempty"`

@@ -6,12 +6,14 @@ import (
 	"github.com/sessionbox/sessionbox/cmd/sessionbox/internal/render"
 	"github.com/sessionbox/sessionbox/pkg/memlimit"
 	"github.com/sessionbox/sessionbox/pkg/session"
+	"github.com/sessionbox/sessionbox/pkg/store"
 	"github.com/spf13/cobra"
 )
 
 func (a *app) newLimit() *cobra.Command {
 	var l memlimit.Limits
 	var force bool
+	var oom string
 	cmd := &cobra.Command{
 		Use:   "limit SESSION [flags]",
 		Short: "Show or change the ceilings of an open session",
@@ -22,6 +24,9 @@ that it does not have is shown as not in force.
 A ceiling for memory is refused when it is below 1.3 times what the session holds now:
 the kernel would end what runs, or slow it down for ever. --force sets it.
 
+--oom task has the kernel kill all of a task when it kills one process of it for want
+of memory; it holds for the tasks that run, too.
+
 Exit status:
   0  shown, also when a ceiling is not in force
   1  failed, or refused as too low
@@ -29,17 +34,20 @@ Exit status:
   3  no such session
   6  not permitted`,
 		Example: `  sessionbox limit work
-  sessionbox limit work --memory-max 6G --pids-max max`,
+  sessionbox limit work --memory-max 6G --pids-max max
+  sessionbox limit work --oom task`,
 		Args:              someArgs(1, 1),
 		ValidArgsFunction: a.completeSessions(false, false),
-		RunE:              a.withSignals(func(ctx context.Context, args []string) error { return a.limit(ctx, l, force, args[0]) }),
+		RunE:              a.withSignals(func(ctx context.Context, args []string) error { return a.limit(ctx, l, oom, force, args[0]) }),
 	}
 	limitFlags(cmd.Flags(), &l)
+	oomFlag(cmd.Flags(), &oom)
+	completeWords(cmd, "oom", "process", "task")
 	cmd.Flags().BoolVar(&force, "force", false, "set a ceiling below what is in use, too")
 	return cmd
 }
 
-func (a *app) limit(ctx context.Context, l memlimit.Limits, force bool, ref string) error {
+func (a *app) limit(ctx context.Context, l memlimit.Limits, oom string, force bool, ref string) error {
 	if err := sessionRef(ref); err != nil {
 		return err
 	}
@@ -48,6 +56,13 @@ func (a *app) limit(ctx context.Context, l memlimit.Limits, force bool, ref stri
 		return err
 	}
 	defer s.Release()
+	if oom != "" {
+		policy, err := s.SetOOM(ctx, store.OOMPolicy(oom))
+		if err != nil {
+			return err
+		}
+		a.warnOOM(policy)
+	}
 	all, err := ceilings(ctx, s, l, force)
 	if err != nil {
 		return err
@@ -57,6 +72,9 @@ func (a *app) limit(ctx context.Context, l memlimit.Limits, force bool, ref stri
 			all = []memlimit.Ceiling{}
 		}
 		return a.printJSON(all)
+	}
+	if len(all) == 0 && oom != "" {
+		return nil
 	}
 	if len(all) == 0 {
 		a.say("%s has no ceilings", s.Name())

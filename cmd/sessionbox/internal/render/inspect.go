@@ -67,6 +67,11 @@ func Inspect(w io.Writer, i *session.Info, st Style) error {
 	for _, c := range i.Limits {
 		field("ceiling", "%s", Ceiling(c, st))
 	}
+	if o := i.OOMPolicy; o != nil && o.InForce {
+		field("on oom", "%s", "the kernel kills "+map[string]string{"task": "the whole task", "process": "the process that holds most"}[o.Policy])
+	} else if o != nil {
+		field("on oom", "%s", st.paint(yellow, OOMNotInForce(o)))
+	}
 	for _, p := range i.Ports {
 		field("port", "%s %s by %d", p.Proto, portAddress(p), p.PID)
 	}

@@ -57,9 +57,17 @@ func (n *notes) of(i *session.Info, parentFrozen bool) {
 			n.add("*", yellow, i, "is being opened")
 		}
 	}
+	if o := i.OOMPolicy; o != nil && !o.InForce {
+		n.add("*", yellow, i, OOMNotInForce(o))
+	}
 	for _, why := range reasons(i.Limits) {
 		n.add("*", yellow, i, NotInForce(why...))
 	}
+}
+
+// OOMNotInForce says that the kernel cannot be told what to kill.
+func OOMNotInForce(o *session.OOMInfo) string {
+	return fmt.Sprintf("--oom %s is not in force: %s", o.Policy, o.Why)
 }
 
 // reasons groups the ceilings that are not in force by why.
