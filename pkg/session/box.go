@@ -46,6 +46,8 @@ type Box interface {
 	Freeze(ctx context.Context) error
 	Thaw(ctx context.Context) error
 	Frozen() (bool, error)
+	// Reclaim puts what the frozen box holds out of memory.
+	Reclaim(ctx context.Context) (memlimit.Reclaimed, error)
 
 	Usage(leaf string) (memlimit.Usage, error)
 	// Mark is what was counted of want of memory in the box by now, and if that is

@@ -69,7 +69,10 @@ type BoxInfo struct {
 	Inode       uint64 `json:"inode,omitempty"`
 	Unit        string `json:"unit,omitempty"`
 	Frozen      bool   `json:"frozen"`
-	Gone        bool   `json:"gone,omitempty"` // the kernel object no longer exists
+	// Hibernated says that it is frozen and was put out of memory, or was about to be:
+	// the next command that is started in it wakes it.
+	Hibernated bool `json:"hibernated,omitempty"`
+	Gone       bool `json:"gone,omitempty"` // the kernel object no longer exists
 }
 
 // TaskInfo is one command started in a session.

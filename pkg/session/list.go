@@ -236,6 +236,7 @@ func boxInfo(rec *store.Session, box Box) BoxInfo {
 	if box != nil {
 		b.Path, b.Inode = box.Path(), box.Inode()
 		b.Frozen, _ = box.Frozen()
+		b.Hibernated = b.Frozen && rec.Hibernated != nil
 	}
 	return b
 }

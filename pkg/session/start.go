@@ -196,7 +196,7 @@ func (s *Session) ready(ctx context.Context, rec *store.Session) error {
 	if err := s.m.mayAct(rec, s.generation); err != nil {
 		return err
 	}
-	if frozen, err := s.box.Frozen(); err == nil && frozen && !s.thawIdle(ctx, rec) {
+	if frozen, err := s.box.Frozen(); err == nil && frozen && !s.thawIdle(ctx, rec) && !s.wake(ctx, rec) {
 		return &Error{Kind: ErrFrozen, Session: s.Name(), Text: "is frozen, a new command would not run",
 			Hint: "`sessionbox thaw " + s.Name() + "` first"}
 	}

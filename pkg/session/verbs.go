@@ -24,17 +24,33 @@ func (s *Session) present() (Box, error) {
 // Freeze stops everything in the session, nested sessions included, and returns
 // when the kernel says that it stands. A close ends frozen processes too.
 func (s *Session) Freeze(ctx context.Context) error {
-	box, err := s.present()
+	box, err := s.freezable()
 	if err != nil {
 		return err
 	}
-	if slices.Contains(ownSession(), s.rec.ID) {
-		return &Error{Kind: ErrUsage, Session: s.Name(), Text: "this would freeze the caller, who runs inside",
-			Hint: "freeze it from outside"}
-	}
-	if err := s.mayAct(); err != nil {
+	if err := s.standStill(ctx, box); err != nil {
 		return err
 	}
+	s.freezeIsMeant(ctx)
+	s.m.event(store.Event{Event: "frozen", ID: s.rec.ID, Name: s.rec.Name}, nil)
+	return nil
+}
+
+// freezable gives the box, if the caller may freeze it.
+func (s *Session) freezable() (Box, error) {
+	box, err := s.present()
+	if err != nil {
+		return nil, err
+	}
+	if slices.Contains(ownSession(), s.rec.ID) {
+		return nil, &Error{Kind: ErrUsage, Session: s.Name(), Text: "this would freeze the caller, who runs inside",
+			Hint: "freeze it from outside"}
+	}
+	return box, s.mayAct()
+}
+
+// standStill freezes the box and returns when the kernel says that it stands.
+func (s *Session) standStill(ctx context.Context, box Box) error {
 	wait, cancel := context.WithTimeout(ctx, freezeTime)
 	defer cancel()
 	if err := box.Freeze(wait); err != nil {
@@ -44,14 +60,13 @@ func (s *Session) Freeze(ctx context.Context) error {
 		}
 		return fmt.Errorf("freeze %s: %w", s.Name(), err)
 	}
-	s.freezeIsMeant(ctx)
-	s.m.event(store.Event{Event: "frozen", ID: s.rec.ID, Name: s.rec.Name}, nil)
 	return nil
 }
 
-// freezeIsMeant notes that a session which may have been frozen for being idle is
-// frozen because somebody wants it so: the next command does not thaw it.
+// freezeIsMeant notes that a session which may have been frozen for being idle, or was
+// hibernated, is frozen because somebody wants it so: the next command does not thaw it.
 func (s *Session) freezeIsMeant(ctx context.Context) {
+	s.noteHibernated(ctx, nil)
 	if s.rec.IdleAction != store.IdleFreeze {
 		return
 	}
@@ -85,6 +100,7 @@ func (s *Session) Thaw(ctx context.Context) error {
 		return fmt.Errorf("thaw %s: %w", s.Name(), err)
 	}
 	s.m.thawAbandoned(&s.rec, box)
+	s.noteHibernated(ctx, nil)
 	s.m.event(store.Event{Event: "thawed", ID: s.rec.ID, Name: s.rec.Name}, nil)
 	return nil
 }

@@ -156,6 +156,10 @@ type Session struct {
 	// IdleDone is when IdleAction was last done, 0 when the session was active since.
 	IdleDone time.Duration `json:"idle_done_clock_seconds,omitempty"`
 
+	// Hibernated is since when the session is put out of memory; it means something
+	// only while the box is frozen.
+	Hibernated *time.Time `json:"hibernated,omitempty"`
+
 	// KeptFrom are the ids of the sessions that its processes were kept from: they
 	// carry the marks of those.
 	KeptFrom []string `json:"kept_from,omitempty"`

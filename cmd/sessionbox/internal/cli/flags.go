@@ -158,7 +158,7 @@ func limitFlags(f *pflag.FlagSet, l *memlimit.Limits) {
 
 // oomFlag adds what the kernel kills when memory runs out.
 func oomFlag(f *pflag.FlagSet, policy *string) {
-	f.StringVar(policy, "oom", "", "`WHAT` the kernel kills when memory runs out: process (default) or task")
+	f.StringVar(policy, "oom", "", "kill a `process` (default) or the whole task when memory runs out")
 }
 
 // Flags that an environment variable stands for carry this annotation.

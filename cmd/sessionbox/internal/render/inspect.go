@@ -112,6 +112,8 @@ func portAddress(p session.Port) string {
 
 func stateText(i *session.Info, st Style) string {
 	switch {
+	case i.Box.Hibernated:
+		return i.State + ", " + st.paint(cyan, "hibernated")
 	case i.Box.Frozen:
 		return i.State + ", " + st.paint(cyan, "frozen")
 	case len(i.Problems) > 0:

@@ -104,6 +104,8 @@ func boxCell(i *session.Info) cell {
 		return cell{text: "broken", paint: red}
 	case i.Box.Gone:
 		return cell{text: "gone", paint: red}
+	case i.Box.Hibernated:
+		return cell{text: "hibernated", paint: cyan}
 	case i.Box.Frozen:
 		return cell{text: "frozen", paint: cyan}
 	case i.State != string(store.StateOpen):

@@ -46,6 +46,8 @@ func (n *notes) of(i *session.Info, parentFrozen bool) {
 	switch {
 	case i.Box.Frozen && parentFrozen:
 		n.add("*", cyan, i, "frozen with the session around it")
+	case i.Box.Hibernated:
+		n.add("*", cyan, i, "hibernated; the next exec wakes it, and so does `sessionbox thaw`")
 	case i.Box.Frozen:
 		n.add("*", cyan, i, "frozen; `sessionbox thaw` lets it run on")
 	}
