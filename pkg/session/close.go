@@ -211,6 +211,7 @@ func (c *closing) run(ctx context.Context) error {
 		return errors.Join(err, nested)
 	}
 	c.r.Tasks = c.tasks()
+	victimsOf(c.r.OOM, c.r.Tasks)
 	if nested != nil {
 		return nested
 	}

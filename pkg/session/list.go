@@ -221,6 +221,7 @@ func (m *Manager) inspect(rec *store.Session, problem string, o InspectOptions) 
 		}
 	}
 	v.tasks(&i)
+	victimsOf(i.OOM, i.Tasks)
 	return i
 }
 

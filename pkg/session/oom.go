@@ -52,6 +52,22 @@ func (m *Manager) oomOf(box Box, rec *store.Session, who bool) *memlimit.Kill {
 	return k
 }
 
+// victimsOf names who was killed in a session by what is recorded of its tasks, where
+// the kernel's log does not tell.
+func victimsOf(k *memlimit.Kill, tasks []TaskInfo) {
+	if k == nil || len(k.Victims) > 0 {
+		return
+	}
+	for i := range tasks {
+		if o := tasks[i].OOM; o != nil {
+			k.Victims = append(k.Victims, o.Victims...)
+		}
+	}
+	if uint64(len(k.Victims)) > k.Processes {
+		k.Victims = nil // of the time before it lost its box
+	}
+}
+
 // called gives the place whose limit it was the name that people know it by.
 func (m *Manager) called(k *memlimit.Kill, rec *store.Session, task int) {
 	if k == nil {

@@ -97,3 +97,22 @@ func TestMarks(t *testing.T) {
 		}
 	}
 }
+
+// TestVictims: who cannot read the kernel's log learns from the tasks who it was.
+func TestVictims(t *testing.T) {
+	hog := memlimit.Victim{PID: 4711, Comm: "hog"}
+	tasks := []TaskInfo{{N: 1}, {N: 2, OOM: &memlimit.Kill{Processes: 1, Victims: []memlimit.Victim{hog}}}}
+	k := &memlimit.Kill{Processes: 2}
+	if victimsOf(k, tasks); len(k.Victims) != 1 || k.Victims[0] != hog {
+		t.Errorf("%+v", k)
+	}
+	known := &memlimit.Kill{Processes: 1, Victims: []memlimit.Victim{{PID: 1234, Comm: "x"}}}
+	if victimsOf(known, tasks); known.Victims[0].PID != 1234 {
+		t.Errorf("%+v", known)
+	}
+	none := &memlimit.Kill{}
+	if victimsOf(none, tasks); none.Victims != nil {
+		t.Errorf("%+v", none)
+	}
+	victimsOf(nil, tasks)
+}
