@@ -3,6 +3,11 @@ package integration_test
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -213,4 +218,66 @@ func TestOOMOfLeftover(t *testing.T) {
 		t.Errorf("the task is %s, want exited", k.State)
 	}
 	killedBy(t, "the task that left it", k.OOM, "left", comm)
+}
+
+// TestOOMLogged: where nobody counts for the session, as the memory controller is that of
+// cgroup v1, the kernel's log says that a command was killed for want of memory, and for
+// whose limit.
+func TestOOMLogged(t *testing.T) {
+	r := newRig(t)
+	limit := groupV1(t, "96M")
+	if f, err := os.Open("/dev/kmsg"); err != nil {
+		t.Skipf("the kernel's log may not be read here: %v", err)
+	} else {
+		f.Close()
+	}
+	id := r.open("logged")
+	p := r.payloads("hog")
+	inside := func(argv ...string) output {
+		line := "echo $$ > " + filepath.Join(limit, "cgroup.procs") + " && exec " + strings.Join(argv, " ")
+		return r.start("/bin/sh", "-c", line).wait()
+	}
+	o := inside(append([]string{bin(), "exec", id, "--"}, p.hogArgv("192")...)...).must(t, 128+9, "exec of one that takes twice the limit")
+	if want := "for the memory limit of " + filepath.Base(limit); !bytes.Contains(o.stderr, []byte(want)) {
+		t.Errorf("exec does not say %q: %s", want, o.stderr)
+	}
+	inside(bin(), "exec", id, "--", "sh", "-c", "'kill -9 $$'").must(t, 128+9, "exec of one that ends itself")
+	i := r.inspect(id)
+	k := taskOf(t, i.Tasks, 1)
+	if k.State != "oom_killed" {
+		t.Errorf("the task is %s, %q", k.State, k.Reason)
+	}
+	killedBy(t, "the task", k.OOM, filepath.Base(limit), comm)
+	if k := taskOf(t, i.Tasks, 2); k.State != "signaled" || k.OOM != nil {
+		t.Errorf("the task that killed itself is %s, %+v", k.State, k.OOM)
+	}
+	r.closed(id)
+}
+
+// groupV1 makes a group with a limit below the test's own in the memory hierarchy of
+// cgroup v1, where that is what this machine has.
+func groupV1(t *testing.T, max string) string {
+	t.Helper()
+	own, err := os.ReadFile("/proc/self/cgroup")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := regexp.MustCompile(`(?m)^\d+:memory:(.*)$`).FindSubmatch(own)
+	if m == nil {
+		t.Skip("the memory controller is not that of cgroup v1")
+	}
+	dir, err := os.MkdirTemp(filepath.Join("/sys/fs/cgroup/memory", string(m[1])), "sbxtest-oom-")
+	if err != nil {
+		t.Skipf("no group can be made in the v1 hierarchy: %v", err)
+	}
+	t.Cleanup(func() {
+		eventually(t, "the end of "+dir, func() bool {
+			err := os.Remove(dir)
+			return err == nil || errors.Is(err, fs.ErrNotExist)
+		})
+	})
+	if err := os.WriteFile(filepath.Join(dir, "memory.limit_in_bytes"), []byte(max), 0); err != nil {
+		t.Skipf("no limit can be set in the v1 hierarchy: %v", err)
+	}
+	return dir
 }

@@ -4,9 +4,12 @@ import (
 	"bytes"
 	"errors"
 	"os"
+	"path/filepath"
 	"strconv"
+	"time"
 
 	"github.com/sessionbox/sessionbox/pkg/internal/proc"
+	"github.com/sessionbox/sessionbox/pkg/memlimit"
 	"golang.org/x/sys/unix"
 )
 
@@ -16,7 +19,8 @@ type logged struct {
 	limit string // cgroup whose limit was hit; "" is the whole machine
 	task  string // cgroup of the process
 	comm  string
-	pid   int // in the first pid namespace
+	pid   int           // in the first pid namespace
+	at    time.Duration // since boot, by a clock that drifts off the monotonic one
 }
 
 // kernelLog is where the kernel's log is read, record by record (Linux 3.5).
@@ -55,17 +59,22 @@ func readKernelLog() ([]logged, error) {
 // (Linux 5.0; "global_oom" in place of oom_memcg when memory ran out altogether). A
 // name may hold anything but a newline, which is escaped.
 func parseKill(record []byte) (logged, bool) {
-	_, line, ok := bytes.Cut(record, []byte(";oom-kill:constraint="))
+	head, line, ok := bytes.Cut(record, []byte(";oom-kill:constraint="))
 	if !ok {
 		return logged{}, false
 	}
 	line, _, _ = bytes.Cut(line, []byte{'\n'})
-	head, rest, ok := bytes.Cut(line, []byte(",task_memcg="))
+	why, rest, ok := bytes.Cut(line, []byte(",task_memcg="))
 	if !ok {
 		return logged{}, false
 	}
 	var l logged
-	if _, limit, ok := bytes.Cut(head, []byte(",oom_memcg=")); ok {
+	if fields := bytes.Split(head, []byte{','}); len(fields) > 2 { // priority, number, µs
+		if n, err := strconv.ParseInt(string(fields[2]), 10, 64); err == nil {
+			l.at = time.Duration(n) * time.Microsecond
+		}
+	}
+	if _, limit, ok := bytes.Cut(why, []byte(",oom_memcg=")); ok {
 		l.limit = string(limit)
 	}
 	at := bytes.LastIndex(rest, []byte(",pid="))
@@ -92,4 +101,33 @@ const firstPIDs = 0xEFFFFFFC
 func initPIDs() bool {
 	ns, err := proc.Namespace()
 	return err == nil && ns == firstPIDs
+}
+
+// logDrift is how far the clock of the kernel's log may be off.
+const logDrift = time.Minute
+
+// LoggedKill says, by the kernel's log alone, that a process which was started at that
+// time ([proc.Clock]) was killed for want of memory, and for whose limit; nil when the
+// log does not say so, or may not be read. It is for where nobody counts: the memory
+// controller may be that of cgroup v1, or nowhere.
+func LoggedKill(pid int, started time.Duration) *memlimit.Kill {
+	if pid <= 0 || !initPIDs() {
+		return nil
+	}
+	log, err := readKernelLog()
+	if err != nil {
+		return nil
+	}
+	var k *memlimit.Kill
+	for _, l := range log {
+		if l.pid != pid || l.at < started-logDrift {
+			continue
+		}
+		k = &memlimit.Kill{Processes: 1, Sure: true, Victims: []memlimit.Victim{{PID: pid, Comm: l.comm}}}
+		k.Limit = memlimit.Place{Kind: memlimit.KindHost, Name: "this host"}
+		if l.limit != "" {
+			k.Limit = memlimit.Place{Kind: memlimit.KindAncestor, Name: filepath.Base(l.limit)}
+		}
+	}
+	return k
 }

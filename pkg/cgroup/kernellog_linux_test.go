@@ -1,6 +1,9 @@
 package cgroup
 
-import "testing"
+import (
+	"testing"
+	"time"
+)
 
 func TestParseKill(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -9,11 +12,11 @@ func TestParseKill(t *testing.T) {
 		ok     bool
 	}{
 		"of a cgroup's limit": {"4,812,95000000,-;oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=/,mems_allowed=0,oom_memcg=/sessionbox.slice/sessionbox-a.slice,task_memcg=/sessionbox.slice/sessionbox-a.slice/task-1,task=node,pid=4711,uid=1000\n",
-			logged{"/sessionbox.slice/sessionbox-a.slice", "/sessionbox.slice/sessionbox-a.slice/task-1", "node", 4711}, true},
+			logged{"/sessionbox.slice/sessionbox-a.slice", "/sessionbox.slice/sessionbox-a.slice/task-1", "node", 4711, 95 * time.Second}, true},
 		"of the whole machine": {"4,812,95,-;oom-kill:constraint=CONSTRAINT_NONE,nodemask=(null),cpuset=/,mems_allowed=0,global_oom,task_memcg=/a,task=hog,pid=12,uid=0\n SUBSYSTEM=x\n",
-			logged{"", "/a", "hog", 12}, true},
+			logged{"", "/a", "hog", 12, 95 * time.Microsecond}, true},
 		"a name that is one long trap": {"4,1,1,-;oom-kill:constraint=CONSTRAINT_MEMCG,oom_memcg=/a,task_memcg=/a/b,task=x,pid=1,uid=2,pid=12,uid=0\n",
-			logged{"/a", "/a/b", "x,pid=1,uid=2", 12}, true},
+			logged{"/a", "/a/b", "x,pid=1,uid=2", 12, time.Microsecond}, true},
 		"no pid":             {"4,1,1,-;oom-kill:constraint=CONSTRAINT_NONE,global_oom,task_memcg=/a,task=hog\n", logged{}, false},
 		"a pid that is none": {"4,1,1,-;oom-kill:constraint=CONSTRAINT_NONE,global_oom,task_memcg=/a,task=hog,pid=x\n", logged{}, false},
 		"another line":       {"6,1,1,-;Memory cgroup out of memory: Killed process 12 (hog)\n", logged{}, false},
@@ -59,6 +62,15 @@ func TestKernelLog(t *testing.T) {
 	for _, l := range all {
 		if l.pid <= 0 || l.comm == "" || l.task == "" {
 			t.Errorf("%+v", l)
+		}
+	}
+}
+
+// TestLoggedKill: who was not killed for want of memory was not.
+func TestLoggedKill(t *testing.T) {
+	for _, pid := range []int{0, -1, 1} {
+		if k := LoggedKill(pid, 0); k != nil {
+			t.Errorf("process %d: %+v", pid, k)
 		}
 	}
 }

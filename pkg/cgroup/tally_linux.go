@@ -54,7 +54,7 @@ func (b *Box) Tally(leaf string, since memlimit.Mark, who bool) memlimit.Tally {
 	if len(path) == 0 {
 		return t
 	}
-	t.Shared = !own
+	t.Counted, t.Shared = true, !own
 	if !own {
 		path[0].Before.OOMKill = since.Kills
 	}

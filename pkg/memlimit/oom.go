@@ -154,8 +154,10 @@ type Tally struct {
 	// PeakBytes is the most it was charged, page cache included; nil before Linux 5.19
 	// and without the memory controller.
 	PeakBytes *uint64
-	// OOM is what was killed in it for want of memory, nil when nothing was.
-	OOM *Kill
+	// OOM is what was killed in it for want of memory, nil when nothing was; it is known
+	// only if Counted: without the memory controller nobody counts.
+	OOM     *Kill
+	Counted bool
 	// Shared says that the count is that of the whole session, as the controller does
 	// not reach down to the task.
 	Shared bool

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/sessionbox/sessionbox/pkg/cgroup"
+	"github.com/sessionbox/sessionbox/pkg/memlimit"
+	"github.com/sessionbox/sessionbox/pkg/store"
 )
 
 // controllerFix says what would let a box have controllers: dir is where it lies, or
@@ -25,6 +27,9 @@ func controllerFix(systemd bool, dir string, names ...string) string {
 	}
 	return fmt.Sprintf("enable them above: echo '+%s' > %s", strings.Join(names, " +"), filepath.Join(above, "cgroup.subtree_control"))
 }
+
+// logged is what the kernel's log says of the command of a task that was killed.
+func logged(t *store.Task) *memlimit.Kill { return cgroup.LoggedKill(t.PID, t.StartClock) }
 
 // lastWith is the nearest directory above dir that has the controllers itself, "" if
 // none is seen.

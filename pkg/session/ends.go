@@ -50,7 +50,7 @@ func (s *Session) recordEnd(ctx context.Context, n int, ws syscall.WaitStatus) e
 			rec = store.Task{N: n}
 		}
 		y := s.m.tally(s.box, &s.rec, &rec)
-		r.PeakBytes, r.OOM, r.shared = y.PeakBytes, y.OOM, y.Shared
+		r.tallied(&y, &rec)
 		members, _ := s.box.Members(LeafName(n))
 		leftovers = len(members)
 	}

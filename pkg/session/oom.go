@@ -110,6 +110,14 @@ func outOfMemory(k *memlimit.Kill, pid int, signal syscall.Signal, exit int, our
 	return signal == syscall.SIGKILL || signal == 0 && exit == shellKilled
 }
 
+// tallied puts what is known of the task into the result of its end.
+func (r *Result) tallied(y *memlimit.Tally, rec *store.Task) {
+	r.PeakBytes, r.OOM, r.shared = y.PeakBytes, y.OOM, y.Shared
+	if !y.Counted && r.Signal == syscall.SIGKILL {
+		r.OOM = logged(rec)
+	}
+}
+
 // explain puts what the kernel killed of a task into the result of its end. ours as in
 // outOfMemory.
 func (r *Result) explain(rec *store.Task, ours bool) {

@@ -97,7 +97,7 @@ func (t *Task) Wait() (Result, error) {
 	}
 	r.Took = now.Sub(t.rec.Started)
 	y := t.s.m.tally(t.s.box, &t.s.rec, &t.rec)
-	r.PeakBytes, r.OOM, r.shared = y.PeakBytes, y.OOM, y.Shared
+	r.tallied(&y, &t.rec)
 	r.Leftovers = t.finish(&r, now)
 	if tie != nil {
 		tie.Release()
