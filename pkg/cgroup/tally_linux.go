@@ -50,14 +50,20 @@ func (b *Box) Tally(leaf string, since memlimit.Mark, who bool) memlimit.Tally {
 	if !own {
 		g = b.Top
 	}
+	before := uint64(0)
+	if !own {
+		before = since.Kills
+	}
+	kills, ok := g.kills()
+	t.Counted, t.Shared = ok, !own
+	if kills <= before {
+		return t // as nearly always: what is around it need not be read
+	}
 	path := b.around(g)
 	if len(path) == 0 {
 		return t
 	}
-	t.Counted, t.Shared = true, !own
-	if !own {
-		path[0].Before.OOMKill = since.Kills
-	}
+	path[0].Before.OOMKill = before
 	counts := make([]memlimit.Counts, 0, len(path)+1)
 	for i := range path {
 		c := &path[i]
@@ -178,6 +184,16 @@ func (g *Group) counts() (c counted, ok bool) {
 		c.HasLocal = err == nil
 	}
 	return c, true
+}
+
+// kills is how many were killed in g and below; not ok without the memory controller.
+func (g *Group) kills() (n uint64, ok bool) {
+	text, err := g.read("memory.events")
+	if err != nil {
+		return 0, false
+	}
+	e, err := memlimit.ParseEvents(text)
+	return e.OOMKill, err == nil
 }
 
 // place says what a directory in or around the box is called.
