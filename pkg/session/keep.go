@@ -64,6 +64,10 @@ func (s *Session) Keep(ctx context.Context, n int) (*Session, int, error) {
 	if err := s.aroundThawed(); err != nil {
 		return nil, 0, err
 	}
+	// What its leaf tells goes with the leaf.
+	if y := s.m.tally(s.box, &s.rec, &t); t.Moved == "" && !y.Shared {
+		t.OOM, t.PeakBytes = y.OOM, y.PeakBytes
+	}
 	kept, num, err := s.keptFor(ctx, &t)
 	if err != nil {
 		return nil, 0, err

@@ -118,6 +118,17 @@ func (r *Result) tallied(y *memlimit.Tally, rec *store.Task) {
 	}
 }
 
+// before takes into the result what was recorded when the task was moved.
+func (r *Result) before(rec *store.Task) {
+	if r.OOM == nil && rec.OOM != nil {
+		k := *rec.OOM
+		r.OOM = &k
+	}
+	if rec.PeakBytes != nil && (r.PeakBytes == nil || *r.PeakBytes < *rec.PeakBytes) {
+		r.PeakBytes = rec.PeakBytes
+	}
+}
+
 // explain puts what the kernel killed of a task into the result of its end. ours as in
 // outOfMemory.
 func (r *Result) explain(rec *store.Task, ours bool) {

@@ -116,3 +116,16 @@ func TestVictims(t *testing.T) {
 	}
 	victimsOf(nil, tasks)
 }
+
+// TestMovedTask: what the leaf told that a task was moved out of is not forgotten at its
+// end elsewhere.
+func TestMovedTask(t *testing.T) {
+	before, after := uint64(5<<20), uint64(1<<20)
+	rec := store.Task{N: 1, Argv: []string{"x"}, PID: 4711, PeakBytes: &before,
+		OOM: &memlimit.Kill{Processes: 1, Limit: memlimit.Place{Name: "work"}, Victims: []memlimit.Victim{{PID: 9, Comm: "child"}}}}
+	r := Result{State: store.TaskExited, PeakBytes: &after}
+	r.put(&rec, time.Now(), false)
+	if rec.State != store.TaskExited || rec.OOM == nil || !strings.Contains(rec.Reason, "child (9)") || rec.PeakBytes == nil || *rec.PeakBytes != before {
+		t.Errorf("%+v, %+v", rec, rec.OOM)
+	}
+}

@@ -150,6 +150,7 @@ func (r *Result) put(rec *store.Task, now time.Time, closing bool) {
 	if r.Signal != 0 && r.State == store.TaskSignaled && closing {
 		r.State, r.Reason = store.TaskKilled, "the session was closed"
 	}
+	r.before(rec)
 	r.explain(rec, ours)
 	rec.State, rec.Reason, rec.Ended, rec.PeakBytes, rec.OOM = r.State, r.Reason, &now, r.PeakBytes, r.OOM
 	rec.EndClock = proc.Clock()
