@@ -18,6 +18,9 @@ type Ceiling struct {
 	Note string `json:"note,omitempty"`
 }
 
+// WhyNoSwapAccount is why a ceiling of swap is not in force though that of memory would be.
+const WhyNoSwapAccount = "this kernel does not account swap"
+
 // Controller is the controller that the ceiling needs, "memory".
 func (c Ceiling) Controller() string {
 	name, _, _ := strings.Cut(c.File, ".")
@@ -54,7 +57,7 @@ func Ceilings(want, got Limits) []Ceiling {
 		case !c.got.IsSet():
 			ceil.Why = ceil.Controller() + " controller not delegated"
 			if c.file == fileSwapMax && got.MemoryMax.IsSet() {
-				ceil.Why = "this kernel does not account swap"
+				ceil.Why = WhyNoSwapAccount
 			}
 		default:
 			ceil.Why = "the kernel has " + c.got.String()

@@ -135,6 +135,10 @@ func remark(rec *store.Session, box Box, all []memlimit.Ceiling) {
 		if !c.Missing() {
 			continue
 		}
+		if c.Why == memlimit.WhyNoSwapAccount {
+			c.Fix = "boot with swapaccount=1"
+			continue
+		}
 		name := c.Controller()
 		if _, known := fixes[name]; !known {
 			fixes[name] = controllerFix(rec.Kind == store.KindSystemd, box.Path(), name)

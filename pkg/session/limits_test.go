@@ -68,6 +68,10 @@ func TestTooLow(t *testing.T) {
 func TestRemark(t *testing.T) {
 	all := memlimit.Ceilings(memlimit.Limits{MemoryMax: memlimit.Bytes(1 << 30), PidsMax: memlimit.Bytes(7)}, memlimit.Limits{PidsMax: memlimit.Bytes(7)})
 	remark(&store.Session{Kind: store.KindCgroup}, holding{}, all)
+	swap := memlimit.Ceilings(memlimit.Limits{SwapMax: memlimit.Bytes(1 << 30)}, memlimit.Limits{MemoryMax: memlimit.Max()})
+	if remark(&store.Session{}, holding{}, swap); len(swap) != 1 || swap[0].Fix != "boot with swapaccount=1" {
+		t.Errorf("%+v", swap)
+	}
 	for _, c := range all {
 		if c.Missing() != (c.File == "memory.max") || c.Missing() && c.Why != "memory controller not delegated" {
 			t.Errorf("%+v", c)
