@@ -88,16 +88,49 @@ func (s *Session) noteHibernated(ctx context.Context, at *time.Time) {
 	}
 }
 
-// wake thaws a session that was hibernated, as a command is about to be started in it;
-// false if it was not. Its record says so still: only who is frozen is hibernated.
+// wake thaws a session that was hibernated, or that lies in one that was, as a command is
+// about to be started in it; false if it stands still all the same. Records say so
+// still: only who is frozen is hibernated.
 func (s *Session) wake(ctx context.Context, rec *store.Session) bool {
-	if rec.Hibernated == nil {
-		return false
+	woken := rec.Hibernated != nil
+	if woken {
+		s.m.thawHibernated(ctx, rec, s.box)
 	}
-	if err := s.box.Thaw(ctx); err != nil {
-		s.m.log.Warn("wake a hibernated session", "session", rec.ID, "err", err)
-		return false
+	for at := rec.Parent; at != ""; {
+		outer, err := s.m.store.Get(at)
+		if err != nil {
+			break
+		}
+		if outer.Hibernated != nil {
+			if box, err := s.m.openBox(&outer); err == nil {
+				woken = true
+				s.m.thawHibernated(ctx, &outer, box)
+				box.Close()
+			}
+		}
+		at = outer.Parent
 	}
-	s.m.event(store.Event{Event: "thawed", ID: rec.ID, Name: rec.Name, Msg: "a command is started in it"}, nil)
-	return true
+	for range wakeLooks { // the last of them may be on its way
+		if frozen, err := s.box.Frozen(); err != nil || !frozen || !woken {
+			return err == nil && !frozen
+		}
+		if sleep(ctx, wakePause) != nil {
+			break
+		}
+	}
+	return false
+}
+
+// How often, and after how long each time, a box that was thawed is looked at.
+const (
+	wakeLooks = 50
+	wakePause = 10 * time.Millisecond
+)
+
+func (m *Manager) thawHibernated(ctx context.Context, rec *store.Session, box Box) {
+	if err := box.Thaw(ctx); err != nil {
+		m.log.Warn("wake a hibernated session", "session", rec.ID, "err", err)
+		return
+	}
+	m.event(store.Event{Event: "thawed", ID: rec.ID, Name: rec.Name, Msg: "a command is started in it"}, nil)
 }

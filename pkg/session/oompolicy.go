@@ -62,7 +62,7 @@ func (s *Session) dieTogether(ctx context.Context, leaf string) {
 func (s *Session) OOM() *OOMInfo { return oomInfo(&s.rec, s.box) }
 
 // SetOOM changes what the kernel kills when a task of the session runs out of memory,
-// also of those that run.
+// also of those that run. A [Session] that was had before goes by what it was then.
 func (s *Session) SetOOM(ctx context.Context, p store.OOMPolicy) (*OOMInfo, error) {
 	box, err := s.present()
 	if err == nil {
