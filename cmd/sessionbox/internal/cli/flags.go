@@ -156,6 +156,11 @@ func limitFlags(f *pflag.FlagSet, l *memlimit.Limits) {
 	f.Var(count{&l.PidsMax}, "pids-max", "ceiling of processes and threads")
 }
 
+// oomFlag adds what the kernel kills when memory runs out.
+func oomFlag(f *pflag.FlagSet, policy *string) {
+	f.StringVar(policy, "oom", "", "kill a `process` (default) or the whole task when memory runs out")
+}
+
 // Flags that an environment variable stands for carry this annotation.
 const mirrored = "sessionbox_env"
 

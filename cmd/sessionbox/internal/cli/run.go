@@ -94,6 +94,7 @@ func (a *app) run(ctx context.Context, o *runOptions, argv []string) error {
 	defer s.Release()
 	if !a.json {
 		a.warnCeilings(s.Ceilings())
+		a.warnOOM(s.OOM())
 	}
 	r := &running{a: a, m: m, s: s, sup: sup, cmd: cmd, quiet: o.quiet}
 	return r.run(ctx, open)
