@@ -311,6 +311,8 @@ func (g *guard) release(ctx context.Context) bool {
 		g.refresh()
 		return false
 	}
+	g.noting.Lock()
+	defer g.noting.Unlock()
 	g.lock.Unlock()
 	if !g.wanted() {
 		return true
@@ -320,9 +322,7 @@ func (g *guard) release(ctx context.Context) bool {
 		return true // the opener has started another
 	}
 	g.lock = l
-	if err := g.lock.Note(g.note); err != nil {
-		g.log.Debug("say in the lock's file who holds it", "err", err)
-	}
+	g.sayWho()
 	g.refresh()
 	return false
 }

@@ -74,6 +74,8 @@ type spot struct {
 	// took.
 	host uint64
 	cost time.Duration
+	// moved is when a sample last differed from the one before.
+	moved time.Duration
 }
 
 // memory watches what the sessions of a guard, what is around them and the machine
@@ -87,11 +89,13 @@ type memory struct {
 	// told gets what is to be told; it must not wait.
 	told func(*told)
 	// act gets what is to be done; it must not wait. Nil: nothing may be.
-	act func(memlimit.Action)
+	act func(a memlimit.Action, inode uint64)
 
 	mu sync.Mutex
 	// news are the sessions that have changed since the last round; nil: it is no more.
-	news map[string]*session.Watch
+	// acted are those that something was done to.
+	news  map[string]*session.Watch
+	acted []string
 
 	// looking is held while figures change, for who asks for them.
 	looking  sync.Mutex
@@ -119,6 +123,8 @@ const (
 	// sumFactor is how much longer than adding up the processes of a session took is
 	// waited before that is done again: a thousand of them take 50 ms.
 	sumFactor = 50
+	// stirs is by how much a sample differs from the one before if a place is not at rest.
+	stirs = 1 << 20
 	// whoTime is how old the figures of sessions may be while a place they share is
 	// short: it is to be said whose it is.
 	whoTime = time.Second
@@ -138,6 +144,14 @@ func (m *memory) set(id string, w *session.Watch) {
 	}
 	m.mu.Lock()
 	m.news[id] = w
+	m.mu.Unlock()
+	m.src.Wake()
+}
+
+// again has a session looked at: something was done to it.
+func (m *memory) again(id string) {
+	m.mu.Lock()
+	m.acted = append(m.acted, id)
 	m.mu.Unlock()
 	m.src.Wake()
 }
@@ -213,6 +227,12 @@ func (m *memory) learn() {
 	if len(news) > 0 {
 		m.news = map[string]*session.Watch{}
 	}
+	for _, id := range m.acted {
+		if s := m.sessions[id]; s != nil {
+			s.due, s.whole = m.clock(), true
+		}
+	}
+	m.acted = m.acted[:0]
 	m.mu.Unlock()
 	if len(news) == 0 {
 		return
@@ -379,7 +399,7 @@ func (m *memory) round(now time.Duration) {
 			m.hear(s)
 		}
 	}
-	m.decide(now)
+	m.decide()
 }
 
 func (m *memory) readHost() {
@@ -412,6 +432,9 @@ func (m *memory) read(s *spot, now time.Duration) bool {
 		s.failed, s.due = true, now+restTime
 		return false
 	}
+	if was := s.sample.Demand(); !s.known || max(was, got.Demand())-min(was, got.Demand()) > stirs {
+		s.moved = now
+	}
 	s.sample, s.failed, s.whole = got, false, false
 	s.cost = got.Done - got.At
 	if s.Kind == memlimit.KindSession {
@@ -424,7 +447,7 @@ func (m *memory) read(s *spot, now time.Duration) bool {
 
 // atRest says whether the sample before still holds, and brings it up to date.
 func (m *memory) atRest(s *spot, now time.Duration) bool {
-	if !s.known || s.verdict.Level > memlimit.OK || s.verdict.Growing {
+	if !s.known || s.verdict.Level > memlimit.OK || now-s.moved < restTime { // a slope is made of true samples
 		return false
 	}
 	limit := s.sample.Max

@@ -38,12 +38,14 @@ type GuardInfo struct {
 	Since    time.Time `json:"since"`
 	Ready    bool      `json:"ready"`
 	Metrics  string    `json:"metrics,omitempty"`
+	// Hold says why new sessions wait, "" when they do not.
+	Hold string `json:"hold,omitempty"`
 }
 
 // Guard says whether a guard watches the sessions. It disturbs none.
 func (m *Manager) Guard() (GuardInfo, error) {
 	note, held, err := m.store.Guard()
-	return GuardInfo{Running: held, PID: note.Process.PID, OnDemand: note.OnDemand, Since: note.Since, Ready: note.Ready, Metrics: note.Metrics}, err
+	return GuardInfo{Running: held, PID: note.Process.PID, OnDemand: note.OnDemand, Since: note.Since, Ready: note.Ready, Metrics: note.Metrics, Hold: note.Hold}, err
 }
 
 // Dirs says where records and history are kept.
