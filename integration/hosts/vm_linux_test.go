@@ -20,6 +20,8 @@ var vmTests = []string{
 	"TestEscapes", "TestShellThatExits", "TestOneLeftover", "TestPipeDoesNotHang", "TestKillTask",
 	// ceilings, for which the namespaced hosts have no controllers
 	"TestCeilingsAreInForce", "TestMemoryMax", "TestForkStorm",
+	// the guard that watches memory, which only the guests count
+	"TestMemoryWarning", "TestMemoryFreeze", "TestMemoryClose", "TestMemoryRun",
 	// many at once, and inside each other
 	"TestThreeDeep", "TestNoParent", "TestCrowd", "TestCrowdInOneSession", "TestOneNameManyOpens",
 	// closing without what closing usually has
