@@ -116,7 +116,7 @@ func (s *Sampler) CPU() (used time.Duration, ok bool) {
 	if !s.cpu.here() {
 		return 0, false
 	}
-	b, err := s.cpu.read(s.buf[:])
+	b, err := s.cpu.read(s.buf[:32]) // its first line is what is wanted
 	if err != nil {
 		return 0, false
 	}

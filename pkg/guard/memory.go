@@ -117,6 +117,8 @@ const (
 	// sumFactor is how much longer than adding up the processes of a session took is
 	// waited before that is done again: a thousand of them take 50 ms.
 	sumFactor = 50
+	// sumTime is between two looks at one that is at rest: nobody enforces its ceiling.
+	sumTime = 2 * time.Second
 	// stirs is by how much a sample differs from the one before if a place is not at rest.
 	stirs = 1 << 20
 	// whoTime is how old the figures of sessions may be while a place they share is

@@ -119,6 +119,9 @@ func (m *memory) judge(s *spot, now time.Duration) {
 	next := min(s.verdict.Next, restTime)
 	if s.sample.Tier == memlimit.TierProcesses {
 		next = max(next, min(sumFactor*s.cost, restTime))
+		if now-s.moved >= restTime && s.verdict.Level == memlimit.OK {
+			next = max(next, sumTime)
+		}
 	}
 	s.due = aligned(now, next)
 	if s.verdict.Gap > 0 {
