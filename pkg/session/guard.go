@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/sessionbox/sessionbox/pkg/internal/config"
+	"github.com/sessionbox/sessionbox/pkg/internal/proc"
 	"github.com/sessionbox/sessionbox/pkg/store"
 )
 
@@ -26,6 +27,10 @@ const (
 
 // EnvGuard in the environment, set to "off", keeps guards from being started.
 const EnvGuard = "SESSIONBOX_GUARD"
+
+// GuardMemoryMin is what the service manager is to keep for a guard: who watches memory
+// must get on when there is none. It needs a fourth of that.
+const GuardMemoryMin = 64 << 20
 
 // guardTime is how long an opener waits for a guard to be ready.
 const guardTime = 2 * time.Second
@@ -106,9 +111,14 @@ func (m *Manager) guardOff() string {
 	return "" // that the config is wrong is said by what needs it
 }
 
+// guarded says whether a guard holds the lock and lives. One that was killed a moment
+// ago holds it until the kernel has taken it apart, and watches nothing.
 func (m *Manager) guarded() bool {
-	_, held, err := m.store.Guard()
-	return err == nil && held
+	note, held, err := m.store.Guard()
+	if err != nil || !held {
+		return false
+	}
+	return note.Process.PID == 0 || !proc.Ending(proc.ID(note.Process))
 }
 
 // reguard starts a guard anew for a session that has one by its nature, when it was
