@@ -135,7 +135,10 @@ func TestMemoryFreeze(t *testing.T) {
 	safe := r.open("protected", "--memory-max", "256M", "--memory-steps", "freeze,close", "--protected")
 	r.detach(id, p.leak("400")...)
 	r.detach(safe, q.leak("230")...)
-	eventually(t, "it to be frozen", func() bool { return r.inspect(id).Box.Frozen })
+	eventually(t, "it to be frozen", func() bool { w := r.inspect(id).MemoryWatch; return w != nil && w.FrozenSeconds != nil })
+	if !r.inspect(id).Box.Frozen {
+		t.Error("it is said to be frozen and runs")
+	}
 	if i := r.inspect(id); i.Usage.OOMKills != nil && *i.Usage.OOMKills > 0 {
 		t.Errorf("it was frozen after the kernel had killed in it")
 	}
