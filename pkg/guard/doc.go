@@ -40,10 +40,11 @@
 //   - New sessions are held by a word in the guard's lock file: without a guard nobody is.
 //   - Who is frozen for want of memory is known by its record: the next guard thaws it.
 //
-// The v2 memory controller tells what is used. Without it the processes of a box are
-// added up, which warns of a ceiling that nobody enforces; page cache, socket buffers
-// and what the kernel holds are not known then. Memory controllers of cgroup v1 are not
-// asked: a box is none of theirs.
+// The v2 memory controller tells what is used. Without it the controller of cgroup v1
+// is asked if the session has a group of that to itself, which a box does not give it;
+// else its processes are added up, which warns of a ceiling that nobody enforces: page
+// cache, socket buffers and what the kernel holds are not known then. A limit of the v1
+// group that the guard itself is charged to counts as one around all sessions.
 //
 // It does not watch what it cannot see: an owner in another pid namespace is left to
 // whoever is there. On other systems than Linux it looks once a second.

@@ -57,8 +57,8 @@ func TestTellerWrites(t *testing.T) {
 	served := make(chan struct{})
 	go func() { tl.serve(ctx); close(served) }()
 	called := filepath.Join(dir, "called")
-	for began := time.Now(); time.Since(began) < 10*time.Second; time.Sleep(5 * time.Millisecond) {
-		if b, err := os.ReadFile(called); err == nil && len(b) > 0 {
+	for began := time.Now(); time.Since(began) < 10*time.Second; time.Sleep(5 * time.Millisecond) { // a whole line
+		if b, err := os.ReadFile(called); err == nil && bytes.HasSuffix(b, []byte("\n")) {
 			break
 		}
 	}
