@@ -27,6 +27,8 @@ var vmTests = []string{
 	"TestOOMKilled", "TestOOMChild", "TestOOMTask", "TestOOMAround", "TestOOMOfLeftover",
 	// hibernation where there is no swap, and on the oldest nothing to ask for it
 	"TestHibernate", "TestHibernateInterrupted",
+	// the guard that watches memory, which only the guests count
+	"TestMemoryWarning", "TestMemoryFreeze", "TestMemoryClose", "TestMemoryRun",
 	// many at once, and inside each other
 	"TestThreeDeep", "TestNoParent", "TestCrowd", "TestCrowdInOneSession", "TestOneNameManyOpens",
 	// closing without what closing usually has

@@ -63,17 +63,19 @@ func (s *Session) standStill(ctx context.Context, box Box) error {
 	return nil
 }
 
-// freezeIsMeant notes that a session which may have been frozen for being idle, or was
-// hibernated, is frozen because somebody wants it so: the next command does not thaw it.
+// freezeIsMeant notes that a session which may have been frozen for being idle or for want
+// of memory, or was hibernated, is frozen because somebody wants it so: neither the next
+// command nor a guard thaws it.
 func (s *Session) freezeIsMeant(ctx context.Context) {
 	s.noteHibernated(ctx, nil)
-	if s.rec.IdleAction != store.IdleFreeze {
+	if s.rec.IdleAction != store.IdleFreeze && s.rec.Memory == nil {
 		return
 	}
 	wait, cancel := context.WithTimeout(ctx, lockTime)
 	defer cancel()
 	_, err := s.m.store.Update(wait, s.rec.ID, func(r *store.Session) error {
-		if r.IdleDone == 0 {
+		changed := byHand(r.Memory, false)
+		if r.IdleDone == 0 && !changed {
 			return errNothingToDo
 		}
 		r.IdleDone = 0
@@ -101,8 +103,28 @@ func (s *Session) Thaw(ctx context.Context) error {
 	}
 	s.m.thawAbandoned(&s.rec, box)
 	s.noteHibernated(ctx, nil)
+	s.thawIsMeant(ctx)
 	s.m.event(store.Event{Event: "thawed", ID: s.rec.ID, Name: s.rec.Name}, nil)
 	return nil
+}
+
+// thawIsMeant notes that a session which was frozen for want of memory was thawed by
+// hand: a guard does not freeze it again at once.
+func (s *Session) thawIsMeant(ctx context.Context) {
+	if s.rec.Memory == nil {
+		return
+	}
+	wait, cancel := context.WithTimeout(ctx, lockTime)
+	defer cancel()
+	_, err := s.m.store.Update(wait, s.rec.ID, func(r *store.Session) error {
+		if !byHand(r.Memory, true) {
+			return errNothingToDo
+		}
+		return nil
+	})
+	if err != nil && !errors.Is(err, errNothingToDo) && !errors.Is(err, store.ErrNotFound) {
+		s.m.log.Warn("note that a thaw is meant", "session", s.rec.ID, "err", err)
+	}
 }
 
 // Frozen says whether the session is stopped.

@@ -159,6 +159,8 @@ type Session struct {
 	// Hibernated is since when the session is put out of memory; it means something
 	// only while the box is frozen.
 	Hibernated *time.Time `json:"hibernated,omitempty"`
+	// Memory says what is done about its memory; nil: nothing was asked for.
+	Memory *MemoryPolicy `json:"memory,omitempty"`
 
 	// KeptFrom are the ids of the sessions that its processes were kept from: they
 	// carry the marks of those.
@@ -237,6 +239,9 @@ func (s *Session) Check() error {
 	}
 	if s.IdleTimeout < 0 {
 		return fmt.Errorf("idle timeout %v is negative", s.IdleTimeout)
+	}
+	if err := s.Memory.check(); err != nil {
+		return err
 	}
 	for _, id := range s.KeptFrom {
 		if !ValidID(id) {
