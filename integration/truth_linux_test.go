@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -114,10 +115,8 @@ func (r *rig) accounting(wrap []string, measure figure, said func(allocation) bo
 }
 
 func isSeen(a allocation, tier memlimit.Tier) uint64 {
-	for _, t := range a.seen {
-		if t == tier {
-			return 1
-		}
+	if slices.Contains(a.seen, tier) {
+		return 1
 	}
 	return 0
 }
