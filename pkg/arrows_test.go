@@ -20,7 +20,7 @@ var arrows = map[string][]string{
 	"pkg/internal/tmpdir": {},
 	"pkg/internal/config": {"pkg/memlimit"},
 	"pkg/internal/watch":  {},
-	"pkg/store":           {"pkg/internal/watch"},
+	"pkg/store":           {"pkg/memlimit", "pkg/internal/watch"},
 	"pkg/cgroup":          {"pkg/memlimit", "pkg/internal/kfile", "pkg/internal/proc", "pkg/internal/park"},
 	"pkg/darwinjob":       {"pkg/internal/kfile", "pkg/internal/proc"},
 	"pkg/internal/anchor": {"pkg/cgroup", "pkg/memlimit", "pkg/internal/kfile", "pkg/internal/proc", "pkg/internal/park"},

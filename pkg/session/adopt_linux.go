@@ -251,6 +251,7 @@ func (s *Session) hold(ctx context.Context, t *store.Task) (*anchor.Tie, error) 
 	if err != nil {
 		return nil, err
 	}
+	s.dieTogether(ctx, t.Leaf)
 	dir := s.m.store.SessionDir(s.rec.ID)
 	hold, err := anchor.Hold(dir, t.Leaf, t.N, inode)
 	if err == nil {
@@ -263,6 +264,7 @@ func (s *Session) hold(ctx context.Context, t *store.Task) (*anchor.Tie, error) 
 	if inode, err = s.box.Prepare(ctx, t.Leaf); err != nil {
 		return nil, err
 	}
+	s.dieTogether(ctx, t.Leaf)
 	return anchor.HoldRetry(ctx, dir, t.Leaf, t.N, inode)
 }
 

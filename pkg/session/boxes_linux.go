@@ -229,6 +229,11 @@ func (m *Manager) makeCgroup(ctx context.Context, rec *store.Session, at place, 
 	if err != nil {
 		return nil, err
 	}
+	// So that a task has figures of its own, and a session inside its ceilings. A box
+	// without has them still.
+	if err := top.EnableControllers(); err != nil {
+		m.log.Debug("enable controllers in the box", "err", err)
+	}
 	b := &cgroupBox{
 		Box:    &cgroup.Box{Top: top, Work: top, Helper: helper},
 		anchor: m.anchorArgv(helper, rec.ID), env: sessionEnv(rec),

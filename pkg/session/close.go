@@ -211,6 +211,7 @@ func (c *closing) run(ctx context.Context) error {
 		return errors.Join(err, nested)
 	}
 	c.r.Tasks = c.tasks()
+	victimsOf(c.r.OOM, c.r.Tasks)
 	if nested != nil {
 		return nested
 	}
@@ -382,7 +383,20 @@ func (c *closing) end(ctx context.Context) error {
 	if u, uerr := c.box.Usage(""); uerr == nil {
 		c.r.Usage = usage(u)
 	}
+	c.r.OOM = c.m.oomOf(c.box, &c.rec, true)
 	return err
+}
+
+// tally puts into the record of a task that the close ended what its leaf tells.
+func (c *closing) tally(t *store.Task) {
+	if c.box == nil {
+		return
+	}
+	y := c.m.tally(c.box, &c.rec, t)
+	t.PeakBytes = y.PeakBytes
+	r := Result{State: t.State, Reason: t.Reason, Signal: syscall.SIGKILL, OOM: y.OOM, shared: y.Shared}
+	r.explain(t, true)
+	t.State, t.Reason, t.OOM = r.State, r.Reason, r.OOM
 }
 
 func (c *closing) grace() time.Duration {
@@ -551,6 +565,11 @@ func (c *closing) tasks() []TaskInfo {
 		if !t.State.Ended() && !c.o.DryRun {
 			now := time.Now()
 			t.State, t.Ended, t.Reason = store.TaskKilled, &now, c.why()
+			c.tally(t)
+		} else if c.r.OOM != nil && c.box != nil { // of what it left, perhaps
+			if y := c.m.tally(c.box, &c.rec, t); y.OOM != nil && !y.Shared {
+				t.OOM = y.OOM
+			}
 		}
 		ti := taskInfo(t)
 		for i := range c.r.Processes {

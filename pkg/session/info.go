@@ -40,10 +40,15 @@ type Info struct {
 	Tasks  []TaskInfo `json:"tasks"`
 	// Running counts tasks whose command lives; Leftovers the processes that
 	// outlived their command; Processes all that are alive in the box.
-	Running   int                `json:"running"`
-	Leftovers int                `json:"leftovers"`
-	Processes int                `json:"processes"`
-	Usage     UsageInfo          `json:"usage"`
+	Running   int       `json:"running"`
+	Leftovers int       `json:"leftovers"`
+	Processes int       `json:"processes"`
+	Usage     UsageInfo `json:"usage"`
+	// OOM is what the kernel killed in it for want of memory since it was opened, and
+	// for whose limit; absent when nothing was.
+	OOM *memlimit.Kill `json:"oom,omitempty"`
+	// OOMPolicy is what the kernel is to kill then; absent when that was not said.
+	OOMPolicy *OOMInfo           `json:"oom_policy,omitempty"`
 	Limits    []memlimit.Ceiling `json:"limits"`
 	Ports     []Port             `json:"ports"`
 	// Problems says what is wrong with the session's record or box, for people.
@@ -78,7 +83,10 @@ type BoxInfo struct {
 	Inode       uint64 `json:"inode,omitempty"`
 	Unit        string `json:"unit,omitempty"`
 	Frozen      bool   `json:"frozen"`
-	Gone        bool   `json:"gone,omitempty"` // the kernel object no longer exists
+	// Hibernated says that it is frozen and was put out of memory, or was about to be:
+	// the next command that is started in it wakes it.
+	Hibernated bool `json:"hibernated,omitempty"`
+	Gone       bool `json:"gone,omitempty"` // the kernel object no longer exists
 }
 
 // TaskInfo is one command started in a session.
@@ -101,9 +109,13 @@ type TaskInfo struct {
 	// Log is the directory that holds the command's output, if that is kept.
 	Log string `json:"log,omitempty"`
 	// Leftovers counts what is alive in the task's leaf after its command ended.
-	Leftovers int       `json:"leftovers"`
-	PeakBytes *uint64   `json:"peak_bytes,omitempty"`
-	Processes []Process `json:"processes"`
+	Leftovers int `json:"leftovers"`
+	// PeakBytes is the most memory it was charged, page cache included; absent where
+	// the kernel does not record it (before Linux 5.19).
+	PeakBytes *uint64 `json:"peak_bytes,omitempty"`
+	// OOM is what the kernel killed of it for want of memory; absent when nothing was.
+	OOM       *memlimit.Kill `json:"oom,omitempty"`
+	Processes []Process      `json:"processes"`
 }
 
 // Process is one process of a session.
@@ -178,6 +190,8 @@ type Receipt struct {
 	// Error is why the session is not closed, "" when it is.
 	Error string    `json:"error,omitempty"`
 	Usage UsageInfo `json:"usage"`
+	// OOM is what the kernel killed in it for want of memory, as in [Info].
+	OOM *memlimit.Kill `json:"oom,omitempty"`
 	// Notes is what else the reader should know, e.g. that a unit was left.
 	Notes []string `json:"notes,omitempty"`
 }

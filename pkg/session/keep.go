@@ -64,6 +64,10 @@ func (s *Session) Keep(ctx context.Context, n int) (*Session, int, error) {
 	if err := s.aroundThawed(); err != nil {
 		return nil, 0, err
 	}
+	// What its leaf tells goes with the leaf.
+	if y := s.m.tally(s.box, &s.rec, &t); t.Moved == "" && !y.Shared {
+		t.OOM, t.PeakBytes = y.OOM, y.PeakBytes
+	}
 	kept, num, err := s.keptFor(ctx, &t)
 	if err != nil {
 		return nil, 0, err
@@ -235,6 +239,7 @@ func (s *Session) receive(ctx context.Context, t store.Task) (int, error) {
 	if _, err := s.box.Prepare(ctx, t.Leaf); err != nil {
 		return 0, err
 	}
+	s.dieTogether(ctx, t.Leaf)
 	return t.N, s.m.store.PutTask(s.rec.ID, t)
 }
 
@@ -242,7 +247,7 @@ func (s *Session) receive(ctx context.Context, t store.Task) (int, error) {
 // same session, if any, and with this one's ceilings. Directories for temporary files that tmp names stay
 // for as long as it is open.
 func (s *Session) openKept(ctx context.Context, beside *Session, tmp ...string) (*Session, error) {
-	rec, ag, err := s.m.newRecord(&OpenOptions{Labels: s.rec.Labels, Kind: s.rec.Kind, Grace: &s.rec.Grace, PrivateTmp: s.rec.PrivateTmp})
+	rec, ag, err := s.m.newRecord(&OpenOptions{Labels: s.rec.Labels, Kind: s.rec.Kind, Grace: &s.rec.Grace, OOM: s.rec.OOMPolicy, PrivateTmp: s.rec.PrivateTmp})
 	if err != nil {
 		return nil, err
 	}

@@ -183,7 +183,7 @@ func (m *Manager) inspect(rec *store.Session, problem string, o InspectOptions) 
 	i := Info{Schema: Schema, ID: rec.ID, Name: rec.Name, State: string(rec.State), Labels: rec.Labels,
 		Created: rec.Created, Parent: rec.Parent, Cwd: rec.Cwd, Grace: rec.Grace.Seconds(),
 		Owner: m.ownerInfo(rec), KeptFrom: rec.KeptFrom, TmpDir: rec.TmpDir,
-		Box: boxInfo(rec, box), Tasks: []TaskInfo{}, Limits: []memlimit.Ceiling{}, Ports: []Port{}}
+		Box: boxInfo(rec, box), OOMPolicy: oomInfo(rec, box), Tasks: []TaskInfo{}, Limits: []memlimit.Ceiling{}, Ports: []Port{}}
 	if !rec.Created.IsZero() {
 		i.AgeSeconds = time.Since(rec.Created).Seconds()
 	}
@@ -208,17 +208,21 @@ func (m *Manager) inspect(rec *store.Session, problem string, o InspectOptions) 
 				i.Usage = usage(u)
 			}
 		}
+		// Who it was is in the kernel's log, too long to be read for each of many.
+		i.OOM = m.oomOf(box, rec, !o.brief)
 		if o.Limit {
 			i.Usage.Limit = limitInfo(box.Bound())
 		}
 		// A list of many leaves out ceilings that nobody asked for.
 		if want, err := memlimit.FromOCI(rec.Limits); err == nil && (want.IsSet() || !o.brief) {
 			if c, err := box.Limits(want); err == nil && c != nil {
+				remark(rec, box, c)
 				i.Limits = c
 			}
 		}
 	}
 	v.tasks(&i)
+	victimsOf(i.OOM, i.Tasks)
 	return i
 }
 
@@ -234,6 +238,7 @@ func boxInfo(rec *store.Session, box Box) BoxInfo {
 	if box != nil {
 		b.Path, b.Inode = box.Path(), box.Inode()
 		b.Frozen, _ = box.Frozen()
+		b.Hibernated = b.Frozen && rec.Hibernated != nil
 	}
 	return b
 }
@@ -397,12 +402,24 @@ func (v *view) correct(t *store.Task) {
 	default:
 		t.State, t.Reason = store.TaskLost, "it ended after its supervisor, its status is not known"
 	}
+	v.ofMemory(t)
+}
+
+// ofMemory sets right what is said of a command that ended unseen, if the kernel killed
+// it for want of memory.
+func (v *view) ofMemory(t *store.Task) {
+	if v.box == nil || t.PID == 0 || t.State != store.TaskLost && t.State != store.TaskExited {
+		return
+	}
+	if y := v.m.tally(v.box, v.rec, t); y.OOM.Of(t.PID) {
+		t.State, t.Reason, t.OOM, t.PeakBytes = store.TaskOOMKilled, y.OOM.String(), y.OOM, y.PeakBytes
+	}
 }
 
 func taskInfo(t *store.Task) TaskInfo {
 	return TaskInfo{N: t.N, State: string(t.State), Argv: t.Argv, Cwd: t.Cwd, PID: t.PID, Start: t.Start,
 		Started: t.Started, Ended: t.Ended, Exit: t.Exit, Signal: t.Signal, Reason: t.Reason, Detached: t.Detached, Adopted: t.Adopted,
-		Timeout: t.Timeout.Seconds(), Log: t.Log, PeakBytes: t.PeakBytes, Processes: []Process{}}
+		Timeout: t.Timeout.Seconds(), Log: t.Log, PeakBytes: t.PeakBytes, OOM: t.OOM, Processes: []Process{}}
 }
 
 // describeAll describes members, passing over those that are gone.

@@ -29,6 +29,9 @@ type OpenOptions struct {
 	RequireKernel bool
 	// Limits are the ceilings of the whole session.
 	Limits memlimit.Limits
+	// OOM is what the kernel kills when a task runs out of memory: "" is the process
+	// that holds most.
+	OOM store.OOMPolicy
 	// Grace before a close kills; nil is the config's, or DefaultGrace.
 	Grace *time.Duration
 	// NoParent makes a session independent though the caller runs in another.
@@ -138,6 +141,7 @@ func (m *Manager) build(ctx context.Context, rec store.Session, at place, ag agg
 		m.abandon(&rec)
 		return nil, err
 	}
+	rec.Mark = mark(box.Mark(true))
 	s := &Session{m: m, rec: rec, box: box}
 	if err := s.publish(); err != nil {
 		clean, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
@@ -149,6 +153,7 @@ func (m *Manager) build(ctx context.Context, rec store.Session, at place, ag agg
 	}
 	want, _ := memlimit.FromOCI(rec.Limits) // it was made by OCI()
 	s.ceilings, _ = box.Limits(want)
+	remark(&rec, box, s.ceilings)
 	m.event(store.Event{Event: "opened", ID: rec.ID, Name: rec.Name, Boot: rec.Boot}, nil)
 	m.wantGuard(ctx, &s.rec)
 	return s, nil
@@ -189,7 +194,7 @@ func (m *Manager) newRecord(o *OpenOptions) (store.Session, aggregate, error) {
 	}
 	limits, err := resources(o.Limits.Merge(cfg.Session.Limits))
 	if err != nil {
-		return store.Session{}, aggregate{}, &Error{Kind: ErrUsage, Text: "bad ceiling", Err: err}
+		return store.Session{}, aggregate{}, &Error{Kind: ErrUsage, Text: "bad ceiling", Err: err, Hint: sizesHint}
 	}
 	all, err := resources(cfg.Slice)
 	if err != nil {
@@ -221,7 +226,7 @@ func (m *Manager) newRecord(o *OpenOptions) (store.Session, aggregate, error) {
 		Created: time.Now(), Boot: self.Boot, Machine: machineID(), UID: os.Getuid(), Kind: kind,
 		Cookie: store.NewCookie(), Grace: grace, Limits: limits, Creator: store.ProcID(self), Cwd: cwd,
 		StateDir: m.store.Dirs().State, Owner: owner, Generation: generation, OnOwnerExit: o.OnOwnerExit,
-		IdleTimeout: o.IdleTimeout, IdleAction: o.IdleAction, Active: clock, Sampled: clock, PrivateTmp: o.PrivateTmp,
+		OOMPolicy: o.OOM, IdleTimeout: o.IdleTimeout, IdleAction: o.IdleAction, Active: clock, Sampled: clock, PrivateTmp: o.PrivateTmp,
 		Memory: memory,
 	}
 	return rec, aggregate{all}, m.placeTmp(&rec)
@@ -239,6 +244,9 @@ func (o *OpenOptions) checkLife() error {
 	default:
 		return &Error{Kind: ErrUsage, Text: fmt.Sprintf("idle action: not %q", o.IdleAction), Hint: "want warn, freeze or close"}
 	}
+	if err := checkOOM(o.OOM); err != nil {
+		return err
+	}
 	if o.IdleTimeout < 0 {
 		return &Error{Kind: ErrUsage, Text: fmt.Sprintf("an idle timeout of %v", o.IdleTimeout), Hint: "0 is none"}
 	}
@@ -247,6 +255,9 @@ func (o *OpenOptions) checkLife() error {
 	}
 	return nil
 }
+
+// sizesHint says how ceilings are written.
+const sizesHint = "sizes are like 512M, 4G, 75% of this machine's memory or max"
 
 // resources makes amounts of limits: shares are of this machine.
 func resources(l memlimit.Limits) (*specs.LinuxResources, error) {

@@ -86,6 +86,7 @@ func (s *Session) Start(ctx context.Context, cmd *exec.Cmd, o StartOptions) (*Ta
 		// command's end must not wait for it.
 		cmd.WaitDelay = drainTime
 	}
+	s.dieTogether(ctx, t.rec.Leaf)
 	if err := s.start(ctx, cmd, t.rec.Leaf); err != nil {
 		t.fail(err)
 		return nil, err
@@ -195,7 +196,7 @@ func (s *Session) ready(ctx context.Context, rec *store.Session) error {
 	if err := s.m.mayAct(rec, s.generation); err != nil {
 		return err
 	}
-	if frozen, err := s.box.Frozen(); err == nil && frozen && !s.thawIdle(ctx, rec) {
+	if frozen, err := s.box.Frozen(); err == nil && frozen && !s.thawIdle(ctx, rec) && !s.wake(ctx, rec) {
 		return &Error{Kind: ErrFrozen, Session: s.Name(), Text: "is frozen, a new command would not run",
 			Hint: "`sessionbox thaw " + s.Name() + "` first"}
 	}
@@ -212,6 +213,7 @@ func (s *Session) newTask(lock *store.Lock, argv []string, dir string, o StartOp
 	}
 	rec := store.Task{Argv: argv, Cwd: dir, Started: time.Now(), StartClock: proc.Clock(), State: store.TaskStarting,
 		Timeout: o.Timeout, KillAfter: o.KillAfter, Detached: o.Detached, Adopted: o.adopted, Supervisor: store.ProcID(self), NS: self.NS}
+	rec.Mark = mark(s.box.Mark(false))
 	if err := lock.AddTask(&rec); err != nil {
 		return nil, recordError(err)
 	}
@@ -338,6 +340,7 @@ func (s *Session) Exec(ctx context.Context, cmd *exec.Cmd) error {
 			return &Error{Kind: ErrCommand, Text: "the directory " + cmd.Dir + " cannot be used", Err: err}
 		}
 	}
+	s.dieTogether(ctx, t.rec.Leaf)
 	if err := s.box.Enter(ctx, t.rec.Leaf); err != nil {
 		t.fail(err)
 		return err

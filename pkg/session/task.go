@@ -12,6 +12,7 @@ import (
 
 	"github.com/sessionbox/sessionbox/pkg/internal/anchor"
 	"github.com/sessionbox/sessionbox/pkg/internal/proc"
+	"github.com/sessionbox/sessionbox/pkg/memlimit"
 	"github.com/sessionbox/sessionbox/pkg/store"
 )
 
@@ -42,7 +43,11 @@ type Result struct {
 	LostBytes int64
 	LostWhy   string
 	PeakBytes *uint64
-	Took      time.Duration
+	// OOM is what the kernel killed of it for want of memory, nil when nothing was.
+	OOM  *memlimit.Kill
+	Took time.Duration
+
+	shared bool // OOM may be another task's
 }
 
 // Session is where the task runs; another than it was started in if it was to be kept.
@@ -91,9 +96,8 @@ func (t *Task) Wait() (Result, error) {
 		r.State, r.Reason = store.TaskTimedOut, "timed out after "+t.rec.Timeout.String()
 	}
 	r.Took = now.Sub(t.rec.Started)
-	if u, err := t.s.box.Usage(t.rec.Leaf); err == nil {
-		r.PeakBytes = u.PeakBytes
-	}
+	y := t.s.m.tally(t.s.box, &t.s.rec, &t.rec)
+	r.tallied(&y, &t.rec)
 	r.Leftovers = t.finish(&r, now)
 	if tie != nil {
 		tie.Release()
@@ -139,19 +143,34 @@ func resultOf(ws syscall.WaitStatus) Result {
 // put writes the end into a task's record. What was noted before about who ends it
 // counts for more than the status.
 func (r *Result) put(rec *store.Task, now time.Time, closing bool) {
+	ours := rec.Ending != "" || closing || r.State == store.TaskTimedOut
 	if rec.Ending != "" && r.State != store.TaskExited && r.State != store.TaskTimedOut {
 		r.State, r.Reason = rec.Ending, rec.Reason
 	}
 	if r.Signal != 0 && r.State == store.TaskSignaled && closing {
 		r.State, r.Reason = store.TaskKilled, "the session was closed"
 	}
-	rec.State, rec.Reason, rec.Ended, rec.PeakBytes = r.State, r.Reason, &now, r.PeakBytes
+	r.before(rec)
+	r.explain(rec, ours)
+	rec.State, rec.Reason, rec.Ended, rec.PeakBytes, rec.OOM = r.State, r.Reason, &now, r.PeakBytes, r.OOM
 	rec.EndClock = proc.Clock()
 	if r.Signal != 0 {
 		rec.Signal = signalName(r.Signal)
 	} else {
 		rec.Exit = &r.Exit
 	}
+}
+
+// detail is what the history says of the end.
+func (r *Result) detail(leftovers int) map[string]any {
+	d := map[string]any{"state": r.State, "exit": r.Exit, "leftovers": leftovers}
+	if r.PeakBytes != nil {
+		d["peak_bytes"] = *r.PeakBytes
+	}
+	if r.OOM != nil {
+		d["oom"], d["reason"] = r.OOM, r.Reason
+	}
+	return d
 }
 
 // finish records the end and clears an empty leaf away.
@@ -169,6 +188,7 @@ func (t *Task) finish(r *Result, now time.Time) (leftovers int) {
 	leftovers = len(members)
 	if errors.Is(err, store.ErrNotFound) { // closed meanwhile: close has recorded it
 		r.State, r.Reason = store.TaskKilled, "the session was closed"
+		r.explain(&t.rec, true)
 	} else if err != nil && !errors.Is(err, errAlreadyEnded) {
 		t.s.m.log.Warn("record the end", "task", t.rec.N, "err", err)
 	}
@@ -181,7 +201,7 @@ func (t *Task) finish(r *Result, now time.Time) (leftovers int) {
 		t.s.prune(ctx)
 	}
 	t.s.m.event(store.Event{Event: "task_ended", ID: t.s.rec.ID, Name: t.s.rec.Name, Task: t.rec.N},
-		map[string]any{"state": r.State, "exit": r.Exit, "leftovers": leftovers})
+		r.detail(leftovers))
 	return leftovers
 }
 
@@ -209,7 +229,7 @@ func (t *Task) recordEnd(ctx context.Context, r *Result, now time.Time) error {
 	_, err := t.s.m.store.UpdateTask(ctx, t.s.rec.ID, t.rec.N, func(rec *store.Task) error {
 		switch {
 		case rec.State.Ended():
-			r.State, r.Reason = rec.State, rec.Reason
+			r.State, r.Reason, r.OOM = rec.State, rec.Reason, rec.OOM
 			return errAlreadyEnded
 		case rec.Moved != "": // since we looked
 			return errMoved

@@ -65,7 +65,7 @@ func (a *app) verbs() []verb {
 	return []verb{
 		{"run", a.newRun}, {"open", a.newOpen}, {"exec", a.newExec}, {"close", a.newClose},
 		{"ls", a.newLs}, {"ps", a.newPs}, {"tree", a.newTree}, {"inspect", a.newInspect},
-		{"kill", a.newKill}, {"freeze", a.newFreeze}, {"thaw", a.newThaw}, {"limit", a.newLimit}, {"wait", a.newWait}, {"stats", a.newStats}, {"top", a.newTop},
+		{"kill", a.newKill}, {"freeze", a.newFreeze}, {"thaw", a.newThaw}, {"hibernate", a.newHibernate}, {"limit", a.newLimit}, {"wait", a.newWait}, {"stats", a.newStats}, {"top", a.newTop},
 		{"adopt", a.newAdopt}, {"keep", a.newKeep}, {"touch", a.newTouch}, {"reconcile", a.newReconcile}, {"guard", a.newGuard},
 		{"logs", a.newLogs}, {"events", a.newEvents}, {"history", a.newHistory}, {"doctor", a.newDoctor},
 		{"version", a.newVersion}, {"completion", a.newCompletion},

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/sessionbox/sessionbox/cmd/sessionbox/internal/render"
@@ -30,6 +31,7 @@ type openOptions struct {
 	ownerPID    *int
 	lease       *time.Duration
 	onOwnerExit string
+	oom         string
 	idleTimeout *time.Duration
 	idleAction  string
 	memory      memoryOptions
@@ -43,6 +45,7 @@ func (o *openOptions) flags(f *pflag.FlagSet) {
 	f.StringVar(&o.cgroupRoot, "cgroup-root", "", "`DIR` below which the cgroup box makes its tree")
 	limitFlags(f, &o.limits)
 	memoryFlags(f, &o.memory)
+	oomFlag(f, &o.oom)
 	f.Var(duration{&o.grace}, "grace", "how long a close waits from SIGTERM to SIGKILL (default 5s; 0: kill)")
 	f.Var(pid{&o.ownerPID}, "owner-pid", "the process that the session belongs to")
 	f.Var(duration{&o.lease}, "lease", "it belongs to whoever renews this (verb touch)")
@@ -53,13 +56,13 @@ func (o *openOptions) flags(f *pflag.FlagSet) {
 	f.StringVar(&o.idleAction, "idle-action", "", "`DO` with an idle one: warn (default), freeze or close")
 	f.BoolVar(&o.noParent, "no-parent", false, "be independent of the session this is called from")
 	f.BoolVar(&o.privateTmp, "private-tmp", false, "make the session's SESSIONBOX_TMPDIR the TMPDIR of its commands, too")
-	mirror(f, "on-owner-exit", "idle-timeout", "idle-action", "backend", "require", "cgroup-root", "memory-max", "memory-high", "swap-max", "pids-max", "memory-warn", "on-warn", "notify", "memory-steps", "grace", "private-tmp")
+	mirror(f, "on-owner-exit", "idle-timeout", "idle-action", "backend", "require", "cgroup-root", "memory-max", "memory-high", "swap-max", "pids-max", "oom", "memory-warn", "on-warn", "notify", "memory-steps", "grace", "private-tmp")
 }
 
 // options checks the words among the flags.
 func (o *openOptions) options() (session.OpenOptions, error) {
 	so := session.OpenOptions{Name: o.name, Labels: o.labels, Limits: o.limits, Grace: o.grace, NoParent: o.noParent, Attach: o.attach, TakeOver: o.takeOver,
-		OnOwnerExit: store.OwnerExit(o.onOwnerExit), IdleTimeout: value(o.idleTimeout), IdleAction: store.IdleAction(o.idleAction),
+		OnOwnerExit: store.OwnerExit(o.onOwnerExit), IdleTimeout: value(o.idleTimeout), IdleAction: store.IdleAction(o.idleAction), OOM: store.OOMPolicy(o.oom),
 		PrivateTmp: o.privateTmp}
 	var err error
 	if so.Memory, err = o.memory.options(); err != nil {
@@ -137,10 +140,13 @@ about:
   SESSIONBOX_WARN_FULL_SECONDS           until it is full, if that is foreseen
   SESSIONBOX_WARN_TIER                   how it was measured: cgroup, cgroup1, processes
 With --memory-steps more is done than to warn, in this order: hold (new sessions wait),
+hibernate (idle for ten minutes, it is put into swap, and woken by the next command),
 brake (slowed for 10 s at most, below a ceiling of its own), freeze (it stands still and
 is thawed when there is memory again), close. Defaults are in [memory] of the config file.
 
-A ceiling that this machine cannot enforce is said on stderr, and in JSON.
+A ceiling that this machine cannot enforce is said on stderr, and in JSON. When memory
+runs out at one, the kernel kills the process that holds most, and the session lives;
+with --oom task it kills all of that one's task.
 
 Exit status:
   0  open
@@ -166,6 +172,7 @@ Exit status:
 
 // completeLife completes the words of the flags that run and open share.
 func completeLife(cmd *cobra.Command) {
+	completeWords(cmd, "oom", "process", "task")
 	completeWords(cmd, "require", "kernel")
 	completeWords(cmd, "on-owner-exit", "close", "keep")
 	completeWords(cmd, "idle-action", "warn", "freeze", "close")
@@ -196,6 +203,7 @@ func (a *app) open(ctx context.Context, o *openOptions) error {
 		return a.printJSON(info)
 	}
 	a.warnCeilings(s.Ceilings())
+	a.warnOOM(s.OOM())
 	if o.onOwnerExit == string(store.OwnerExitKeep) {
 		a.warnLogin(s)
 	}
@@ -214,5 +222,31 @@ func (a *app) warnLogin(s *session.Session) {
 func (a *app) warnCeilings(all []memlimit.Ceiling) {
 	for _, line := range render.NotInForceLines(all) {
 		a.say("%s", line)
+	}
+	a.hintCeilings(all)
+}
+
+// warnOOM says that what is to die together does not.
+func (a *app) warnOOM(o *session.OOMInfo) {
+	if o == nil || o.InForce {
+		return
+	}
+	a.say("%s", render.OOMNotInForce(o))
+	if o.Fix != "" {
+		a.say("hint: %s", o.Fix)
+	}
+}
+
+// hintCeilings says what would put ceilings in force, and which of them never act here.
+func (a *app) hintCeilings(all []memlimit.Ceiling) {
+	var said []string
+	for _, c := range all {
+		if c.Fix != "" && !slices.Contains(said, c.Fix) {
+			said = append(said, c.Fix)
+			a.say("hint: %s", c.Fix)
+		}
+		if c.Note != "" && !c.Missing() {
+			a.say("%s", c.Note)
+		}
 	}
 }

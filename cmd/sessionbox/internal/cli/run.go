@@ -95,6 +95,7 @@ func (a *app) run(ctx context.Context, o *runOptions, argv []string) error {
 	defer s.Release()
 	if !a.json {
 		a.warnCeilings(s.Ceilings())
+		a.warnOOM(s.OOM())
 	}
 	if s.WatchesMemory() && !o.quiet {
 		warned, cancel := context.WithCancel(ctx)

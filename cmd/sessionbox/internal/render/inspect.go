@@ -12,6 +12,7 @@ import (
 
 	"github.com/sessionbox/sessionbox/pkg/memlimit"
 	"github.com/sessionbox/sessionbox/pkg/session"
+	"github.com/sessionbox/sessionbox/pkg/store"
 )
 
 // Inspect writes all that is known of a session.
@@ -61,11 +62,18 @@ func Inspect(w io.Writer, i *session.Info, st Style) error {
 	if c := i.Usage.CPUSeconds; c != nil {
 		field("cpu", "%s", Took(*c))
 	}
-	if n := i.Usage.OOMKills; n != nil && *n > 0 {
+	if n := i.Usage.OOMKills; i.OOM != nil {
+		field("oom", "%s", st.paint(red, Clean(i.OOM.String())))
+	} else if n != nil && *n > 0 {
 		field("oom", "%s", st.paint(red, count(int(*n), "process", "processes")+" killed for want of memory"))
 	}
 	for _, c := range i.Limits {
 		field("ceiling", "%s", Ceiling(c, st))
+	}
+	if o := i.OOMPolicy; o != nil && o.InForce {
+		field("on oom", "%s", "the kernel kills "+map[string]string{"task": "the whole task", "process": "the process that holds most"}[o.Policy])
+	} else if o != nil {
+		field("on oom", "%s", st.paint(yellow, OOMNotInForce(o)))
 	}
 	for _, p := range i.Ports {
 		field("port", "%s %s by %d", p.Proto, portAddress(p), p.PID)
@@ -128,6 +136,8 @@ func portAddress(p session.Port) string {
 
 func stateText(i *session.Info, st Style) string {
 	switch {
+	case i.Box.Hibernated:
+		return i.State + ", " + st.paint(cyan, "hibernated")
 	case i.Box.Frozen:
 		return i.State + ", " + st.paint(cyan, "frozen")
 	case len(i.Problems) > 0:
@@ -204,6 +214,8 @@ func Tasks(w io.Writer, tasks []session.TaskInfo, st Style) error {
 		k := &tasks[i]
 		state := cell{text: TaskState(k)}
 		switch {
+		case k.State == string(store.TaskOOMKilled):
+			state.paint = red
 		case k.Leftovers > 0:
 			state.paint = yellow
 		case live(k.State):
