@@ -147,7 +147,9 @@ func TestMemoryFreeze(t *testing.T) {
 	if e := done[0]; e.ID != id || !strings.HasPrefix(e.Msg, "freeze: session leaks") && !strings.Contains(e.Msg, "leaks") {
 		t.Errorf("what was done is %+v", e)
 	}
-	r.exec(id, "true").must(t, 125, "exec in a session that is frozen for want of memory")
+	if o := r.exec(id, "true").must(t, 125, "exec in a session that is frozen"); !strings.Contains(string(o.stderr), "for want of memory") {
+		t.Errorf("exec does not say why it is frozen: %s", o.stderr)
+	}
 	r.run("limit", id, "--memory-max", "1G").must(t, 0, "limit")
 	eventually(t, "it to be thawed", func() bool { return !r.inspect(id).Box.Frozen })
 	p.await(1) // it has got all that it wants
