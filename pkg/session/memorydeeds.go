@@ -60,6 +60,7 @@ func (m *Manager) MemoryFreeze(ctx context.Context, d MemoryDeed) error {
 			return err
 		}
 		r.Memory.Frozen, r.Memory.Thawed = proc.Clock(), 0
+		r.Hibernated = nil // of an earlier time: the next command would wake it
 		return nil
 	})
 	if err != nil {
