@@ -17,6 +17,7 @@ import (
 type Keeper interface {
 	MemoryFreeze(ctx context.Context, d session.MemoryDeed) error
 	MemoryThaw(ctx context.Context, d session.MemoryDeed) error
+	MemoryHibernate(ctx context.Context, d session.MemoryDeed) (session.HibernateReport, error)
 	MemoryBrake(ctx context.Context, d session.MemoryDeed, high uint64) error
 	MemoryLift(ctx context.Context, d session.MemoryDeed) error
 	MemoryClose(ctx context.Context, d session.MemoryDeed, grace time.Duration) (session.Receipt, error)
@@ -47,11 +48,17 @@ type deeds struct {
 // cut short by the end of the guard is taken up by the next.
 const deedTime = 10 * time.Second
 
+// hibernateTime bounds a hibernation: what is written to swap takes its time. One that is
+// broken off has left a session that is frozen, and wakes likewise.
+const hibernateTime = 2 * time.Minute
+
 // done is the detail of an event of what was done, or not.
 type done struct {
 	memlimit.Action
-	Processes *int   `json:"processes,omitempty"` // ended by a close
-	Error     string `json:"error,omitempty"`
+	Processes *int `json:"processes,omitempty"` // ended by a close
+	// Reclaimed is what a hibernation has freed.
+	Reclaimed *uint64 `json:"reclaimed_bytes,omitempty"`
+	Error     string  `json:"error,omitempty"`
 }
 
 // do never waits. The inode is of the session's box.
@@ -87,7 +94,11 @@ func (d *deeds) shared(a memlimit.Action) {
 }
 
 func (d *deeds) one(a memlimit.Action, inode uint64) {
-	ctx, cancel := context.WithTimeout(d.ctx, deedTime+a.Grace)
+	limit := deedTime + a.Grace
+	if a.Do == memlimit.Hibernate {
+		limit = hibernateTime
+	}
+	ctx, cancel := context.WithTimeout(d.ctx, limit)
 	defer cancel()
 	deed := session.MemoryDeed{ID: a.Session, Inode: inode, Reason: "memory: " + a.Reason}
 	what := done{Action: a}
@@ -97,6 +108,11 @@ func (d *deeds) one(a memlimit.Action, inode uint64) {
 		err = d.keeper.MemoryFreeze(ctx, deed)
 	case memlimit.Thaw:
 		err = d.keeper.MemoryThaw(ctx, deed)
+	case memlimit.Hibernate:
+		var r session.HibernateReport
+		if r, err = d.keeper.MemoryHibernate(ctx, deed); err == nil {
+			what.Reclaimed = &r.ReclaimedBytes
+		}
 	case memlimit.Brake:
 		err = d.keeper.MemoryBrake(ctx, deed, a.High)
 	case memlimit.Lift:

@@ -41,6 +41,9 @@ func (k *keeper) MemoryFreeze(_ context.Context, d session.MemoryDeed) error {
 func (k *keeper) MemoryThaw(_ context.Context, d session.MemoryDeed) error {
 	return k.call("thaw", d)
 }
+func (k *keeper) MemoryHibernate(_ context.Context, d session.MemoryDeed) (session.HibernateReport, error) {
+	return session.HibernateReport{ReclaimedBytes: 9}, k.call("hibernate", d)
+}
 func (k *keeper) MemoryBrake(_ context.Context, d session.MemoryDeed, high uint64) error {
 	return k.call(fmt.Sprintf("brake %d", high), d)
 }
@@ -89,6 +92,7 @@ func TestDeeds(t *testing.T) {
 	}
 	act(memlimit.Freeze, memlimit.Action{})
 	act(memlimit.Thaw, memlimit.Action{})
+	act(memlimit.Hibernate, memlimit.Action{})
 	act(memlimit.Brake, memlimit.Action{High: 5})
 	act(memlimit.Lift, memlimit.Action{})
 	act(memlimit.Close, memlimit.Action{Grace: 2 * time.Second})
@@ -96,17 +100,20 @@ func TestDeeds(t *testing.T) {
 	r.all.Wait()
 	r.do(memlimit.Action{Do: memlimit.Release, Reason: "there is memory again"}, 0)
 	r.all.Wait()
-	if want := []string{"freeze a 77", "thaw a 77", "brake 5 a 77", "lift a 77", "close 2s a 77"}; !slices.Equal(k.calls, want) {
+	if want := []string{"freeze a 77", "thaw a 77", "hibernate a 77", "brake 5 a 77", "lift a 77", "close 2s a 77"}; !slices.Equal(k.calls, want) {
 		t.Errorf("done: %v, want %v", k.calls, want)
 	}
 	if want := []string{"this host is critical", ""}; !slices.Equal(r.holds, want) {
 		t.Errorf("held: %q, want %q", r.holds, want)
 	}
-	if len(r.events) != 7 || r.events[0].Event != session.EventMemoryAction || r.events[0].ID != "a" || r.events[0].Name != "work" || r.events[0].Msg != "freeze: it is full" {
+	if len(r.events) != 8 || r.events[0].Event != session.EventMemoryAction || r.events[0].ID != "a" || r.events[0].Name != "work" || r.events[0].Msg != "freeze: it is full" {
 		t.Errorf("events: %+v", r.events)
 	}
-	if d := string(r.events[4].Detail); !strings.Contains(d, `"do":"close"`) || !strings.Contains(d, `"processes":2`) {
+	if d := string(r.events[5].Detail); !strings.Contains(d, `"do":"close"`) || !strings.Contains(d, `"processes":2`) {
 		t.Errorf("the detail of a close is %s", d)
+	}
+	if d := string(r.events[2].Detail); !strings.Contains(d, `"reclaimed_bytes":9`) {
+		t.Errorf("the detail of a hibernation is %s", d)
 	}
 	k.err = errors.New("no")
 	act(memlimit.Freeze, memlimit.Action{})
@@ -215,6 +222,30 @@ func TestMemoryHolds(t *testing.T) {
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		if got := g.deedsOf(); !slices.Equal(got, []string{"hold", "release"}) {
+			t.Errorf("done: %v", got)
+		}
+	})
+}
+
+// An idle session is hibernated when what others share is short and there is room in
+// swap; one that is used, or hibernated, is not.
+func TestMemoryHibernates(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGround(t)
+		g.host.hard = constant(3700)
+		g.swapFree = 2000 * mib
+		g.start()
+		defer g.stop()
+		idle := session.MemoryWatch{Policy: true, Warn: true, Steps: memlimit.MayHibernate, Active: g.clock() - 20*time.Minute}
+		used, asleep := idle, idle
+		used.InUse = true
+		asleep.Hibernated = true
+		g.open("idle", &madeUp{hard: constant(100), max: memlimit.Infinity}, idle)
+		g.open("used", &madeUp{hard: constant(100), max: memlimit.Infinity}, used)
+		g.open("asleep", &madeUp{hard: constant(100), max: memlimit.Infinity, frozen: true}, asleep)
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		if got := g.deedsOf(); !slices.Equal(got, []string{"hibernate idle"}) {
 			t.Errorf("done: %v", got)
 		}
 	})

@@ -30,6 +30,8 @@ type ground struct {
 	told   []told
 	deeds  []memlimit.Action
 	closed int
+
+	swapFree uint64
 }
 
 // madeUp is a place.
@@ -119,7 +121,7 @@ func (g *ground) Group(dir string) (meter, error) {
 func (g *ground) Host(out *memlimit.Sample) (swapFree uint64, worth float64, err error) {
 	err = g.host.Sample(out)
 	out.Tier = memlimit.TierHost
-	return 0, memlimit.WorthDisk, err
+	return g.swapFree, memlimit.WorthDisk, err
 }
 
 func (g *ground) Hidden() bool { return false }

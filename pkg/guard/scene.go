@@ -34,7 +34,7 @@ func (s *spot) candidate(now time.Duration, at map[*spot]int) memlimit.Candidate
 	w := &s.watch
 	c := memlimit.Candidate{ID: s.Session, Name: s.Name, Hard: s.sample.Hard, Swap: s.sample.Swap, Soft: s.sample.Soft, Anon: s.sample.Anon,
 		Slope: s.verdict.Slope, Ceiling: w.Ceiling, May: w.Steps, Age: time.Since(w.Created), InUse: w.InUse, Owned: w.Owned,
-		Protected: w.Protected, Frozen: s.sample.Frozen, FrozenAt: w.Frozen, ThawedAt: w.Thawed, Brake: s.sample.High}
+		Protected: w.Protected, Frozen: s.sample.Frozen, Hibernated: w.Hibernated && s.sample.Frozen, FrozenAt: w.Frozen, ThawedAt: w.Thawed, Brake: s.sample.High}
 	if !w.InUse {
 		c.Idle = now - w.Active
 	}

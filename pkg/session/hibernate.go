@@ -35,16 +35,21 @@ type HibernateReport struct {
 // Where nothing can be put out of memory the session is frozen all the same, and the
 // report says why. The errors are those of [Session.Freeze].
 func (s *Session) Hibernate(ctx context.Context) (HibernateReport, error) {
-	r := HibernateReport{Schema: Schema, ID: s.rec.ID, Name: s.rec.Name}
 	began := time.Now()
 	box, err := s.freezable()
 	if err != nil {
-		return r, err
+		return HibernateReport{Schema: Schema, ID: s.rec.ID, Name: s.rec.Name}, err
 	}
 	s.noteHibernated(ctx, &began)
 	if err := s.standStill(ctx, box); err != nil {
-		return r, err
+		return HibernateReport{Schema: Schema, ID: s.rec.ID, Name: s.rec.Name}, err
 	}
+	return s.putOut(ctx, box, began), nil
+}
+
+// putOut puts what a session that stands still holds out of memory.
+func (s *Session) putOut(ctx context.Context, box Box, began time.Time) HibernateReport {
+	r := HibernateReport{Schema: Schema, ID: s.rec.ID, Name: s.rec.Name}
 	done, err := box.Reclaim(ctx)
 	if err != nil {
 		s.m.log.Warn("put a session out of memory", "session", s.rec.ID, "err", err)
@@ -56,7 +61,7 @@ func (s *Session) Hibernate(ctx context.Context) (HibernateReport, error) {
 	}
 	r.TookSeconds = time.Since(began).Seconds()
 	s.m.event(store.Event{Event: "hibernated", ID: s.rec.ID, Name: s.rec.Name, Msg: r.Why}, r)
-	return r, nil
+	return r
 }
 
 // hintFor says what would let more of a session be put out of memory.

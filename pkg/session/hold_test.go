@@ -45,7 +45,9 @@ func TestHeldOpens(t *testing.T) {
 	if err := l.Note(store.GuardNote{Hold: "this host is critical"}); err != nil {
 		t.Fatal(err)
 	}
-	time.AfterFunc(20*time.Millisecond, l.Unlock)
+	dead := make(chan struct{})
+	time.AfterFunc(20*time.Millisecond, func() { l.Unlock(); close(dead) })
+	defer func() { <-dead }()
 	if err := m.unheld(t.Context()); err != nil {
 		t.Errorf("when it has died: %v", err)
 	}

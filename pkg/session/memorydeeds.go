@@ -60,6 +60,7 @@ func (m *Manager) MemoryFreeze(ctx context.Context, d MemoryDeed) error {
 			return err
 		}
 		r.Memory.Frozen, r.Memory.Thawed = proc.Clock(), 0
+		r.Hibernated = nil // of an earlier time: the next command would wake it
 		return nil
 	})
 	if err != nil {
@@ -100,6 +101,42 @@ func (m *Manager) MemoryThaw(ctx context.Context, d MemoryDeed) error {
 		m.event(store.Event{Event: "thawed", ID: rec.ID, Name: rec.Name, Msg: d.Reason}, nil)
 	}
 	return err
+}
+
+// MemoryHibernate freezes a session that nobody uses and puts it out of memory, as
+// [Session.Hibernate] does: the next command in it wakes it.
+func (m *Manager) MemoryHibernate(ctx context.Context, d MemoryDeed) (HibernateReport, error) {
+	began := time.Now()
+	rec, err := m.memoryUpdate(ctx, &d, memlimit.MayHibernate, func(ctx context.Context, r *store.Session, box Box) error {
+		tasks, _, err := m.store.Tasks(r.ID)
+		if err != nil {
+			return err
+		}
+		if _, inUse := lastActive(r, tasks); inUse {
+			return errNotAnyMore
+		}
+		if frozen, err := box.Frozen(); err == nil && frozen {
+			return errors.New("it is frozen already")
+		}
+		wait, cancel := context.WithTimeout(ctx, memoryFreezeTime)
+		defer cancel()
+		if err := box.Freeze(wait); err != nil {
+			box.Thaw(context.WithoutCancel(ctx))
+			return err
+		}
+		r.Hibernated = &began
+		return nil
+	})
+	if err != nil {
+		return HibernateReport{}, err
+	}
+	box, err := m.openBox(&rec)
+	if err != nil {
+		return HibernateReport{}, err
+	}
+	defer box.Close()
+	s := Session{m: m, rec: rec, box: box}
+	return s.putOut(ctx, box, began), nil
 }
 
 // MemoryBrake sets memory.high of a session for a while: what is beyond it is slowed

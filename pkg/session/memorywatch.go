@@ -62,9 +62,6 @@ func (o *MemoryOptions) policy(cfg *config.Memory) (*store.MemoryPolicy, error) 
 	if o.Steps != nil {
 		steps = *o.Steps
 	}
-	if err := guardMay(steps); err != nil {
-		return nil, err
-	}
 	if steps != 0 {
 		p.Steps = steps.String()
 	}
@@ -72,14 +69,6 @@ func (o *MemoryOptions) policy(cfg *config.Memory) (*store.MemoryPolicy, error) 
 		return nil, nil
 	}
 	return &p, nil
-}
-
-// guardMay refuses steps that no guard of this version takes.
-func guardMay(s memlimit.Steps) error {
-	if s&memlimit.MayHibernate != 0 {
-		return &Error{Kind: ErrUnsupported, Text: "memory step hibernate is not part of this version", Hint: "freeze stops a session without taking its memory"}
-	}
-	return nil
 }
 
 func first(a, b string) string {
@@ -111,11 +100,13 @@ type MemoryWatch struct {
 	Supervisors []ProcessID
 	// Frozen and Thawed are those of [store.MemoryPolicy].
 	Frozen, Thawed time.Duration
+	// Hibernated says that it was; it means something only while it is frozen.
+	Hibernated bool
 }
 
 // memoryWatch fills in what concerns the memory of an open session.
 func memoryWatch(rec *store.Session, tasks []store.Task) MemoryWatch {
-	w := MemoryWatch{Path: rec.Path, Inode: rec.Inode, Ceiling: memlimit.Infinity, Cwd: rec.Cwd, Created: rec.Created, Owned: rec.Owner != nil}
+	w := MemoryWatch{Path: rec.Path, Inode: rec.Inode, Ceiling: memlimit.Infinity, Cwd: rec.Cwd, Created: rec.Created, Owned: rec.Owner != nil, Hibernated: rec.Hibernated != nil}
 	if l, err := memlimit.FromOCI(rec.Limits); err == nil {
 		if n, ok := l.MemoryMax.Value(); ok {
 			w.Ceiling = n

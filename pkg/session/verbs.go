@@ -63,9 +63,9 @@ func (s *Session) standStill(ctx context.Context, box Box) error {
 	return nil
 }
 
-// freezeIsMeant notes that a session which may have been frozen for being idle or for want
-// of memory, or was hibernated, is frozen because somebody wants it so: neither the next
-// command nor a guard thaws it.
+// freezeIsMeant notes that a session which may have been frozen for being idle or for
+// want of memory, or was hibernated, is frozen because somebody wants it so: neither
+// the next command nor a guard thaws it.
 func (s *Session) freezeIsMeant(ctx context.Context) {
 	s.noteHibernated(ctx, nil)
 	if s.rec.IdleAction != store.IdleFreeze && s.rec.Memory == nil {

@@ -159,6 +159,7 @@ type Session struct {
 	// Hibernated is since when the session is put out of memory; it means something
 	// only while the box is frozen.
 	Hibernated *time.Time `json:"hibernated,omitempty"`
+
 	// Memory says what is done about its memory; nil: nothing was asked for.
 	Memory *MemoryPolicy `json:"memory,omitempty"`
 

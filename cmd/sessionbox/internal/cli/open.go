@@ -44,8 +44,8 @@ func (o *openOptions) flags(f *pflag.FlagSet) {
 	f.StringVar(&o.require, "require", "", "`kernel` refuses a box that the kernel does not enforce")
 	f.StringVar(&o.cgroupRoot, "cgroup-root", "", "`DIR` below which the cgroup box makes its tree")
 	limitFlags(f, &o.limits)
-	oomFlag(f, &o.oom)
 	memoryFlags(f, &o.memory)
+	oomFlag(f, &o.oom)
 	f.Var(duration{&o.grace}, "grace", "how long a close waits from SIGTERM to SIGKILL (default 5s; 0: kill)")
 	f.Var(pid{&o.ownerPID}, "owner-pid", "the process that the session belongs to")
 	f.Var(duration{&o.lease}, "lease", "it belongs to whoever renews this (verb touch)")
@@ -56,7 +56,7 @@ func (o *openOptions) flags(f *pflag.FlagSet) {
 	f.StringVar(&o.idleAction, "idle-action", "", "`DO` with an idle one: warn (default), freeze or close")
 	f.BoolVar(&o.noParent, "no-parent", false, "be independent of the session this is called from")
 	f.BoolVar(&o.privateTmp, "private-tmp", false, "make the session's SESSIONBOX_TMPDIR the TMPDIR of its commands, too")
-	mirror(f, "on-owner-exit", "idle-timeout", "idle-action", "backend", "require", "cgroup-root", "memory-max", "memory-high", "swap-max", "pids-max", "memory-warn", "on-warn", "notify", "memory-steps", "oom", "grace", "private-tmp")
+	mirror(f, "on-owner-exit", "idle-timeout", "idle-action", "backend", "require", "cgroup-root", "memory-max", "memory-high", "swap-max", "pids-max", "oom", "memory-warn", "on-warn", "notify", "memory-steps", "grace", "private-tmp")
 }
 
 // options checks the words among the flags.
@@ -140,6 +140,7 @@ about:
   SESSIONBOX_WARN_FULL_SECONDS           until it is full, if that is foreseen
   SESSIONBOX_WARN_TIER                   how it was measured: cgroup, cgroup1, processes
 With --memory-steps more is done than to warn, in this order: hold (new sessions wait),
+hibernate (idle for ten minutes, it is put into swap, and woken by the next command),
 brake (slowed for 10 s at most, below a ceiling of its own), freeze (it stands still and
 is thawed when there is memory again), close. Defaults are in [memory] of the config file.
 
