@@ -16,7 +16,7 @@ import (
 // sharers is how many processes map the same memory.
 const sharers = 4
 
-// chunk is what is written at a time to sockets and pipes.
+// chunk is what is written and read at a time: little beside what is taken.
 const chunk = 64 << 10
 
 // runMemory takes a known amount of one kind of memory (--arg KIND:MIB), says with its
@@ -106,7 +106,7 @@ func memoryFile(n int) (*os.File, error) {
 
 // fill writes n bytes.
 func fill(f *os.File, n int) error {
-	b := make([]byte, 1<<20)
+	b := make([]byte, chunk)
 	for n > 0 {
 		w, err := f.Write(b[:min(n, len(b))])
 		if err != nil {
@@ -170,7 +170,7 @@ func takeCache(p params, n int) (func(), error) {
 	if err := errors.Join(os.Remove(f.Name()), fill(f, n), f.Sync()); err != nil {
 		return nil, err
 	}
-	b := make([]byte, 1<<20)
+	b := make([]byte, chunk)
 	for at := 0; at < n; at += len(b) {
 		if _, err := f.ReadAt(b[:min(len(b), n-at)], int64(at)); err != nil {
 			return nil, err

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/sessionbox/sessionbox/pkg/internal/proc"
+	"github.com/sessionbox/sessionbox/pkg/memlimit"
 	"github.com/sessionbox/sessionbox/pkg/store"
 )
 
@@ -122,9 +123,10 @@ type closing struct {
 	seen       map[proc.ID]int // index into r.Processes
 	missed     bool            // the last list lacks members that were gone when read
 	now        uint64
-	records    []store.Task // as they were when the close began
-	running    map[int]bool // tasks whose command ran then
-	shared     []string     // directories for temporary files that stayed for another session
+	records    []store.Task           // as they were when the close began
+	running    map[int]bool           // tasks whose command ran then
+	tallies    map[int]memlimit.Tally // of tasks, before anything was ended
+	shared     []string               // directories for temporary files that stayed for another session
 }
 
 func (c *closing) note(s string) { c.r.Notes = append(c.r.Notes, s) }
@@ -339,6 +341,7 @@ func (c *closing) inner() CloseOptions {
 // end empties the box.
 func (c *closing) end(ctx context.Context) error {
 	c.list()
+	c.count()
 	grace := c.grace()
 	asked := grace > 0 && c.othersThan(helperLeaf)
 	if asked {
@@ -390,12 +393,37 @@ func (c *closing) end(ctx context.Context) error {
 	return err
 }
 
+// count reads what the leaves of all tasks tell, before anything is ended: the leaves of a
+// box that systemd keeps go with the last process.
+func (c *closing) count() {
+	if c.tallies == nil { // else the box was entered again
+		c.tallies = map[int]memlimit.Tally{}
+		for i := range c.records {
+			if t := &c.records[i]; t.Moved == "" {
+				c.tallies[t.N] = c.m.tally(c.box, &c.rec, t)
+			}
+		}
+	}
+}
+
+// told is what the leaf of a task tells still, or has told before the kill.
+func (c *closing) told(t *store.Task) memlimit.Tally {
+	y := c.m.tally(c.box, &c.rec, t)
+	if before := c.tallies[t.N]; y.OOM == nil || y.Shared {
+		if y.PeakBytes != nil {
+			before.PeakBytes = y.PeakBytes
+		}
+		return before
+	}
+	return y
+}
+
 // tally puts into the record of a task that the close ended what its leaf tells.
 func (c *closing) tally(t *store.Task) {
 	if c.box == nil {
 		return
 	}
-	y := c.m.tally(c.box, &c.rec, t)
+	y := c.told(t)
 	t.PeakBytes = y.PeakBytes
 	r := Result{State: t.State, Reason: t.Reason, Signal: syscall.SIGKILL, OOM: y.OOM, shared: y.Shared}
 	r.explain(t, true)
@@ -570,7 +598,7 @@ func (c *closing) tasks() []TaskInfo {
 			t.State, t.Ended, t.Reason = store.TaskKilled, &now, c.why()
 			c.tally(t)
 		} else if c.r.OOM != nil && c.box != nil { // of what it left, perhaps
-			if y := c.m.tally(c.box, &c.rec, t); y.OOM != nil && !y.Shared {
+			if y := c.told(t); y.OOM != nil && !y.Shared {
 				t.OOM = y.OOM
 			}
 		}
