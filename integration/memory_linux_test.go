@@ -2,9 +2,12 @@ package integration_test
 
 import (
 	"encoding/json"
+	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +15,7 @@ import (
 	"github.com/sessionbox/sessionbox/pkg/memlimit"
 	"github.com/sessionbox/sessionbox/pkg/session"
 	"github.com/sessionbox/sessionbox/pkg/store"
+	"golang.org/x/sys/unix"
 )
 
 // happened are the events of a kind in the history of the rig, the oldest first.
@@ -187,4 +191,69 @@ func TestMemoryClose(t *testing.T) {
 	p.stopped()
 	other.ticking()
 	r.closed(otherID, graceFlags()...)
+}
+
+// TestMemoryOfReading: page cache is no use of memory. Who reads ten times its ceiling from
+// files is warned of by nobody.
+func TestMemoryOfReading(t *testing.T) {
+	r := newRig(t)
+	r.guarded()
+	defer r.endGuard()
+	dir := r.home
+	var st unix.Statfs_t
+	if err := unix.Statfs(dir, &st); err == nil && st.Type == unix.TMPFS_MAGIC { // it has no page cache
+		var err error
+		if dir, err = os.MkdirTemp("/var/tmp", "sbxtest-"); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { os.RemoveAll(dir) })
+	}
+	const size = 5 << 30
+	file := filepath.Join(dir, "much")
+	write(t, file)
+	if err := errors.Join(os.Truncate(file, size), os.Chmod(file, 0o644)); err != nil { // all of it is a hole
+		t.Fatal(err)
+	}
+	id := r.open("reads", "--memory-max", "512M")
+	if o := r.exec(id, "sh", "-c", "cat "+file+" | wc -c").must(t, 0, "read"); o.text() != strconv.Itoa(size) {
+		t.Errorf("it read %s bytes", o.text())
+	}
+	r.quiet(id)
+}
+
+// TestMemoryOfBuilding: a real build has bursts and is no leak.
+func TestMemoryOfBuilding(t *testing.T) {
+	r := newRig(t)
+	if _, err := exec.LookPath("go"); err != nil || tierName() != "cgroup" {
+		t.Skip("only the machine itself has a Go toolchain and its modules")
+	}
+	r.guarded()
+	defer r.endGuard()
+	id := r.open("builds", "--memory-max", "3G")
+	r.run("exec", "-d", "-e", "GOCACHE="+filepath.Join(r.home, "gocache"), "-e", "CGO_ENABLED=0", id, "--",
+		"go", "build", "-o", filepath.Join(r.home, "built"), "../cmd/sessionbox").must(t, 0, "exec -d")
+	for end := time.Now().Add(buildTime); task(t, r.inspect(id), 1).Ended == nil && time.Now().Before(end); {
+		time.Sleep(time.Second)
+	}
+	if k := task(t, r.inspect(id), 1); k.State != "exited" || !exists(filepath.Join(r.home, "built")) {
+		t.Errorf("the build is %s, exit code %v", k.State, k.Exit)
+	}
+	r.quiet(id)
+}
+
+// buildTime is how long a build of this module from nothing may take where everything else
+// is slow, too.
+const buildTime = 10 * time.Minute
+
+// quiet asserts that a session was watched and that nobody warned of it.
+func (r *rig) quiet(id string) {
+	r.t.Helper()
+	_, running := r.guard()
+	if w := r.inspect(id).MemoryWatch; !running || w == nil || !w.Warn {
+		r.t.Errorf("its memory was not watched: guard %v, %+v", running, w)
+	}
+	if all, _ := r.warnings(id); len(all) > 0 {
+		r.t.Errorf("it was warned of: %+v", all)
+	}
+	r.closed(id, graceFlags()...)
 }

@@ -28,7 +28,7 @@ var vmTests = []string{
 	// hibernation where there is no swap, and on the oldest nothing to ask for it
 	"TestHibernate", "TestHibernateInterrupted",
 	// the guard that watches memory, which only the guests count
-	"TestMemoryWarning", "TestMemoryFreeze", "TestMemoryClose", "TestMemoryRun",
+	"TestMemoryWarning", "TestMemoryFreeze", "TestMemoryClose", "TestMemoryRun", "TestMemoryOfReading",
 	// many at once, and inside each other
 	"TestThreeDeep", "TestNoParent", "TestCrowd", "TestCrowdInOneSession", "TestOneNameManyOpens",
 	// closing without what closing usually has
