@@ -84,6 +84,10 @@ func (t *procfs) List(ctx context.Context) (*Snapshot, error) {
 	return s, nil
 }
 
+func (t *procfs) here() *Snapshot {
+	return &Snapshot{Boot: t.boot, Namespace: t.ns, Caps: t.caps, Forks: forkCount(), Ended: ticks()}
+}
+
 func (t *procfs) read(pid int) (p Proc, kernel bool, err error) {
 	st, err := proc.ReadStat(pid)
 	if err != nil {

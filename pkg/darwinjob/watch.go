@@ -71,7 +71,7 @@ func (j *Lineage) quick() int {
 // canList says whether the table lists children.
 func (j *Lineage) canList() bool {
 	ask := func(id ID) bool { _, err := j.t.Children(id); return err == nil }
-	if slices.ContainsFunc(j.l.Reapers, ask) {
+	if slices.ContainsFunc(j.l.Reapers, func(r Reaper) bool { return ask(r.ID) }) {
 		return true
 	}
 	for id := range j.live {

@@ -60,11 +60,13 @@ type IdleInfo struct {
 type BoxInfo struct {
 	Kind        string `json:"kind"`        // systemd, cgroup, lineage
 	Containment string `json:"containment"` // kernel, coalition, best effort
-	Path        string `json:"path,omitempty"`
-	Inode       uint64 `json:"inode,omitempty"`
-	Unit        string `json:"unit,omitempty"`
-	Frozen      bool   `json:"frozen"`
-	Gone        bool   `json:"gone,omitempty"` // the kernel object no longer exists
+	// MayEscape says what the box cannot hold, absent when the kernel holds everything.
+	MayEscape []string `json:"may_escape,omitempty"`
+	Path      string   `json:"path,omitempty"`
+	Inode     uint64   `json:"inode,omitempty"`
+	Unit      string   `json:"unit,omitempty"`
+	Frozen    bool     `json:"frozen"`
+	Gone      bool     `json:"gone,omitempty"` // the kernel object no longer exists
 }
 
 // TaskInfo is one command started in a session.

@@ -40,6 +40,9 @@ func (s *Session) Keep(ctx context.Context, n int) (*Session, int, error) {
 	if _, err := s.present(); err != nil {
 		return nil, 0, err
 	}
+	if b, ok := s.box.(*lineageBox); ok {
+		return nil, 0, b.cannotMove()
+	}
 	if err := s.knowsTask(n); err != nil {
 		return nil, 0, err
 	}
@@ -161,11 +164,29 @@ func (s *Session) beside(ctx context.Context) (*Session, error) {
 // aroundThawed is an error if what a session beside this one would be in is frozen:
 // whoever starts something there waits for it for ever.
 func (s *Session) aroundThawed() error {
-	if frozen, err := frozenAt(filepath.Dir(s.box.Path())); err != nil || !frozen {
+	if frozen, err := s.aroundFrozen(); err != nil || !frozen {
 		return err
 	}
 	return &Error{Kind: ErrFrozen, Session: s.Name(), Text: "the session around it is frozen",
 		Hint: "`sessionbox thaw` that one first; `sessionbox tree` shows it"}
+}
+
+func (s *Session) aroundFrozen() (bool, error) {
+	if _, ok := s.box.(*lineageBox); !ok {
+		return frozenAt(filepath.Dir(s.box.Path()))
+	}
+	if s.rec.Parent == "" {
+		return false, nil
+	}
+	around, err := s.m.Get(context.Background(), s.rec.Parent)
+	if errors.Is(err, ErrNotFound) || err == nil && around.box == nil {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	defer around.Release()
+	return around.box.Frozen()
 }
 
 // discard closes a session in which nothing was started after all.
@@ -264,9 +285,15 @@ func (s *Session) openKept(ctx context.Context, beside *Session, tmp ...string) 
 			return nil, recordError(err)
 		}
 	}
-	at := place{base: filepath.Dir(beside.box.Path())}
-	if ids := idsOfPath(beside.box.Path()); len(ids) > 1 {
+	var at place
+	if b, ok := beside.box.(*lineageBox); ok {
+		ids := b.chain()
 		at.parents = ids[:len(ids)-1]
+	} else {
+		at.base = filepath.Dir(beside.box.Path())
+		if ids := idsOfPath(beside.box.Path()); len(ids) > 1 {
+			at.parents = ids[:len(ids)-1]
+		}
 	}
 	return s.m.build(ctx, rec, at, ag)
 }

@@ -191,6 +191,9 @@ func (m *Manager) inspect(rec *store.Session, problem string, o InspectOptions) 
 		i.Problems = []string{problem}
 	}
 	v := view{m: m, rec: rec, box: box, now: ticksNow(), o: o}
+	if l, ok := box.(*lineageBox); ok {
+		l.still = true // all that follows is one look
+	}
 	if box != nil {
 		defer box.Close()
 		if !o.brief {
@@ -230,6 +233,9 @@ func join(a, b string) string {
 
 func boxInfo(rec *store.Session, box Box) BoxInfo {
 	b := BoxInfo{Kind: string(rec.Kind), Containment: "kernel", Path: rec.Path, Inode: rec.Inode, Unit: rec.Unit, Gone: box == nil}
+	if rec.Kind == store.KindLineage {
+		b.Containment, b.MayEscape = "best effort", mayEscape()
+	}
 	if box != nil {
 		b.Path, b.Inode = box.Path(), box.Inode()
 		b.Frozen, _ = box.Frozen()

@@ -120,7 +120,11 @@ func boxText(i *session.Info) string {
 	if i.Box.Gone {
 		return s + ", gone"
 	}
-	if i.Box.Containment != "" {
+	switch i.Box.Containment {
+	case "":
+	case "best effort":
+		s += ", " + i.Box.Containment
+	default:
 		s += ", kept by the " + i.Box.Containment
 	}
 	return s

@@ -1,0 +1,268 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/sessionbox/sessionbox/pkg/darwinjob"
+	"github.com/sessionbox/sessionbox/pkg/internal/anchor"
+	"github.com/sessionbox/sessionbox/pkg/internal/keeper"
+	"github.com/sessionbox/sessionbox/pkg/internal/park"
+	"github.com/sessionbox/sessionbox/pkg/internal/proc"
+	"github.com/sessionbox/sessionbox/pkg/memlimit"
+	"github.com/sessionbox/sessionbox/pkg/store"
+)
+
+// lookTime bounds one reading of the process table.
+const lookTime = 30 * time.Second
+
+// partFrozen is the part of a lineage's records that says that its session is frozen.
+const partFrozen = "frozen"
+
+// ledger puts together what all keepers of a session have written. What is of another boot
+// or unreadable tells nothing; the marks are known without any.
+func (b *lineageBox) ledger(id string) (l *darwinjob.Ledger, frozen bool, err error) {
+	here, err := darwinjob.Here(context.Background(), b.table)
+	if err != nil {
+		return nil, false, err
+	}
+	rec := b.rec
+	if id != b.rec.ID {
+		if rec, err = b.m.store.Get(id); err != nil {
+			return nil, false, err
+		}
+	}
+	l = darwinjob.NewLedger(id, here)
+	l.Cookie = rec.Cookie
+	l.LastForks, l.LastEnded = 0, 0
+	parts, err := b.m.store.Lineage(id)
+	if err != nil {
+		b.m.log.Debug("read the lineage", "session", id, "err", err)
+	}
+	for part, data := range parts {
+		if part == partFrozen {
+			frozen = true
+			continue
+		}
+		p, err := darwinjob.DecodeLedger(data)
+		if err == nil {
+			err = l.Merge(p)
+		}
+		if err != nil && !errors.Is(err, darwinjob.ErrOtherBoot) {
+			b.m.log.Warn("a record of processes cannot be used", "session", id, "part", part, "err", err)
+		}
+	}
+	if l.Since == (darwinjob.ID{}) && rec.Cookie != "" {
+		// No root is known. Marks are believed of what started since the session was opened.
+		l.Since = darwinjob.ID{PID: rec.Creator.PID, Start: max(rec.Creator.Start, 1)}
+	}
+	return l, frozen, nil
+}
+
+// job is the box's lineage as it is known now. With rivals, those are asked who may have a
+// better claim: it costs reading their records.
+func (b *lineageBox) job(rivals bool) (*darwinjob.Lineage, error) {
+	l, _, err := b.ledger(b.rec.ID)
+	if err != nil {
+		return nil, err
+	}
+	for _, id := range b.chain() {
+		if id != b.rec.ID {
+			l.Within = append(l.Within, id)
+		}
+	}
+	o := darwinjob.Options{Inside: true}
+	if rivals {
+		o.Rivals = b.rivals
+	}
+	return darwinjob.New(b.table, l, o), nil
+}
+
+// rivals are the ledgers of all other sessions.
+func (b *lineageBox) rivals() []*darwinjob.Ledger {
+	recs, _, err := b.m.store.Sessions()
+	if err != nil {
+		return nil
+	}
+	var all []*darwinjob.Ledger
+	for i := range recs {
+		if recs[i].ID == b.rec.ID || recs[i].Kind != store.KindLineage {
+			continue
+		}
+		l, _, err := b.ledger(recs[i].ID)
+		if err != nil {
+			continue
+		}
+		other := &lineageBox{m: b.m, rec: recs[i]}
+		l.Within = other.chain()[:len(other.chain())-1]
+		all = append(all, l)
+	}
+	return all
+}
+
+// glance is a look at the members; for a still box the first one serves.
+func (b *lineageBox) glance() (*darwinjob.Picture, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.picture != nil {
+		return b.picture, nil
+	}
+	j, err := b.job(true)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), lookTime)
+	defer cancel()
+	p, err := j.Look(ctx, false)
+	if err == nil && b.still {
+		b.picture = p
+	}
+	return p, err
+}
+
+// Members lists who is alive: our own helpers among them in our leaf, those of nested
+// sessions in theirs.
+func (b *lineageBox) Members(leaf string) ([]proc.Member, error) {
+	p, err := b.glance()
+	if err != nil {
+		return nil, err
+	}
+	nested := b.nested(p)
+	var all []proc.Member
+	for _, m := range p.Alive(leaf) {
+		at := m.Leaf
+		if n, ok := nested[m.PID]; ok {
+			at = n
+		}
+		if oursByArgs(m.PID) {
+			if leaf != "" {
+				continue
+			}
+			at = helperLeaf
+			b.note(m.ID)
+		}
+		all = append(all, proc.Member{PID: m.PID, Leaf: at})
+	}
+	return all, nil
+}
+
+// note remembers who is ours: its command line goes when it ends.
+func (b *lineageBox) note(id darwinjob.ID) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.ours == nil {
+		b.ours = map[darwinjob.ID]bool{}
+	}
+	b.ours[id] = true
+}
+
+// nested gives the places of those who are in sessions inside this one.
+func (b *lineageBox) nested(p *darwinjob.Picture) map[int]string {
+	recs, _, err := b.m.store.Sessions()
+	if err != nil {
+		return nil
+	}
+	var at map[int]string
+	deepest := map[int]int{}
+	for i := range recs {
+		if recs[i].Kind != store.KindLineage || recs[i].Parent == "" || recs[i].ID == b.rec.ID {
+			continue
+		}
+		chain := (&lineageBox{m: b.m, rec: recs[i]}).chain()
+		if !contains(chain[:len(chain)-1], b.rec.ID) {
+			continue
+		}
+		l, _, err := b.ledger(recs[i].ID)
+		if err != nil {
+			continue
+		}
+		v, err := l.Observe(p.Snapshot)
+		if err != nil {
+			continue
+		}
+		for _, m := range v.Members {
+			if at == nil {
+				at = map[int]string{}
+			}
+			if len(chain) > deepest[m.PID] {
+				deepest[m.PID], at[m.PID] = len(chain), nestedPlace(chain, m.Leaf)
+			}
+		}
+	}
+	return at
+}
+
+func contains(ids []string, id string) bool {
+	for _, i := range ids {
+		if i == id {
+			return true
+		}
+	}
+	return false
+}
+
+// oursByArgs says whether a process is one of our own helpers, by its program and what that
+// was started as.
+func oursByArgs(pid int) bool {
+	argv := proc.Args(pid)
+	if len(argv) < 2 {
+		return false
+	}
+	switch argv[1] {
+	case keeper.Arg, SuperviseArg, LogArg, anchor.Arg, park.Arg:
+		return isOurProgram(pid)
+	}
+	return false
+}
+
+// isOurProgram says whether a process runs sessionbox, or the program that we are.
+func isOurProgram(pid int) bool {
+	return strings.HasPrefix(filepath.Base(proc.Exe(pid)), "sessionbox") || proc.SameProgram(pid)
+}
+
+// Populated says whether somebody lives in a leaf.
+func (b *lineageBox) Populated(leaf string) (bool, error) {
+	members, err := b.Members(leaf)
+	return len(members) > 0, err
+}
+
+// usage adds up: what processes share counts once for each.
+func (b *lineageBox) usage(p *darwinjob.Picture, leaf string) memlimit.Usage {
+	u := memlimit.Usage{Tier: memlimit.TierProcesses}
+	var memory, pids uint64
+	var cpu time.Duration
+	for _, m := range p.Alive(leaf) {
+		if oursByArgs(m.PID) {
+			continue
+		}
+		pids++
+		if n, err := b.table.Memory(m.ID); err == nil {
+			memory += uint64(n)
+		}
+		if st, err := proc.ReadStat(m.PID); err == nil && st.Start == m.Start {
+			cpu += time.Duration(st.UserTicks+st.SystemTicks) * (time.Second / ticksPerSecond)
+		}
+	}
+	u.MemoryBytes, u.Pids, u.CPU = &memory, &pids, &cpu
+	return u
+}
+
+// lineageSessions are the sessions that the caller runs in, outermost first, by the keepers
+// that it descends from: an environment can be copied, ancestors cannot.
+func lineageSessions() []string {
+	for pid, depth := os.Getpid(), 0; pid > 1 && depth < 1000; depth++ {
+		st, err := proc.ReadStat(pid)
+		if err != nil {
+			return nil
+		}
+		pid = st.PPID
+		if ids, ok := keeper.Session(proc.Args(pid)); ok && isOurProgram(pid) {
+			return ids
+		}
+	}
+	return nil
+}
