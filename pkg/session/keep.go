@@ -40,9 +40,6 @@ func (s *Session) Keep(ctx context.Context, n int) (*Session, int, error) {
 	if _, err := s.present(); err != nil {
 		return nil, 0, err
 	}
-	if b, ok := s.box.(*lineageBox); ok {
-		return nil, 0, b.cannotMove()
-	}
 	if err := s.knowsTask(n); err != nil {
 		return nil, 0, err
 	}
@@ -71,7 +68,12 @@ func (s *Session) Keep(ctx context.Context, n int) (*Session, int, error) {
 	if err != nil {
 		return nil, 0, err
 	}
-	if err := s.moveAll(ctx, LeafName(n), kept, LeafName(num)); err != nil {
+	if from, ok := s.box.(*lineageBox); ok {
+		err = from.handOver(ctx, LeafName(n), kept.box.(*lineageBox), LeafName(num))
+	} else {
+		err = s.moveAll(ctx, LeafName(n), kept, LeafName(num))
+	}
+	if err != nil {
 		kept.Release()
 		return nil, 0, err
 	}
@@ -357,6 +359,13 @@ func (s *Session) moveHelpers(ctx context.Context, t *store.Task, to *Session) e
 // take moves one member of another box into a leaf of this session. It is seen to be
 // one while a handle keeps its pid from being another's.
 func (s *Session) take(ctx context.Context, from Box, leaf, toLeaf string, m proc.Member) error {
+	if b, ok := from.(*lineageBox); ok {
+		to, ok := s.box.(*lineageBox)
+		if !ok {
+			return notMoved(s)
+		}
+		return s.takeLineage(b, to, toLeaf, m)
+	}
 	h, err := proc.OpenPID(m.PID)
 	if errors.Is(err, proc.ErrGone) {
 		return nil
@@ -380,6 +389,10 @@ func (s *Session) take(ctx context.Context, from Box, leaf, toLeaf string, m pro
 		return nil
 	}
 	return err
+}
+
+func notMoved(s *Session) error {
+	return &Error{Kind: ErrUnsupported, Session: s.Name(), Text: "what is in a lineage box cannot be moved to a box of another kind"}
 }
 
 // whereKept finds the session that a task of another was kept in.

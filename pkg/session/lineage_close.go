@@ -123,6 +123,9 @@ func (b *lineageBox) Remove(ctx context.Context) error {
 		return err
 	}
 	for _, r := range l.Reapers {
+		if kids, err := b.table.Children(r.ID); err == nil && len(kids) > 0 {
+			continue // it stays with what was given away
+		}
 		if !above[r.PID] {
 			keepers = append(keepers, r.ID)
 		}

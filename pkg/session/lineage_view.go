@@ -46,6 +46,8 @@ func (b *lineageBox) ledger(id string) (l *darwinjob.Ledger, frozen bool, err er
 	for part, data := range parts {
 		if part == partFrozen {
 			frozen = true
+		}
+		if !isPart(part) {
 			continue
 		}
 		p, err := darwinjob.DecodeLedger(data)

@@ -98,6 +98,16 @@ func (b *lineageBox) chain() []string {
 	return ids
 }
 
+// chainOf are a session and those around it, by their records, outermost first.
+func (m *Manager) chainOf(id string) []string {
+	b := &lineageBox{m: m}
+	b.rec.ID = id
+	if rec, err := m.store.Get(id); err == nil {
+		b.rec = rec
+	}
+	return b.chain()
+}
+
 // maxNesting bounds following records that name each other as parents.
 const maxNesting = 64
 

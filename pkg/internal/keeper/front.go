@@ -24,10 +24,17 @@ func Main(args []string, h Hooks) int {
 	if err != nil || n < 3 {
 		return 125
 	}
-	if args[0] == roleFront {
+	switch args[0] {
+	case roleFront:
 		return front(args, n, h)
+	case roleKeeper:
+		return keep(args, n, h)
+	case roleWatch:
+		return detachWatcher(args)
+	case roleWatcher:
+		return watcher()
 	}
-	return keep(args, n, h)
+	return 125
 }
 
 // passed are the signals that a front hands on: who waits for the command knows the front's

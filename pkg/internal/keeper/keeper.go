@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"slices"
+	"sync"
 	"syscall"
 	"time"
 
@@ -29,7 +30,9 @@ type Hooks struct {
 
 // keeping is a keeper at work.
 type keeping struct {
+	mu          sync.Mutex // o.Sessions, o.Leaf, o.Task and kept
 	o           Order
+	kept        bool // it was given to another session, and is to last
 	h           Hooks
 	answer, tie *os.File
 	front       io.Writer // nil for a front in the keeper's place
@@ -43,12 +46,7 @@ type keeping struct {
 
 // keep is the keeper's main.
 func keep(args []string, n int, h Hooks) int {
-	sigs := make(chan os.Signal, 64)
-	signal.Notify(sigs, slices.DeleteFunc([]os.Signal{unix.SIGTERM, unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2, unix.SIGALRM, unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU}, signal.Ignored)...)
-	go func() {
-		for range sigs { // it ends with what it keeps
-		}
-	}()
+	ignoreSignals()
 	files := inherited(n + fdFront)
 	in, answer, tie, front := files[n+fdOrder-3], files[n+fdAnswer-3], files[n+fdTie-3], files[n+fdFront-3]
 	k := &keeping{h: h, answer: answer, tie: tie, front: front, ended: make(chan syscall.WaitStatus, 1)}
@@ -62,13 +60,25 @@ func keep(args []string, n int, h Hooks) int {
 		return k.refuse(err)
 	}
 	if err := k.start(files[:n-3]); err != nil {
-		k.st.RemoveLineage(k.o.ID(), k.o.Leaf)
+		_ = k.st.RemoveLineage(k.id(), k.leaf())
 		return k.refuse(err)
 	}
 	release(files, answer, tie, front)
 	_, _ = unix.Setsid() // fails for the leader of a group, which we are not
 	k.run()
 	return 0
+}
+
+// ignoreSignals has us end with what we keep. They are caught and not ignored: what is ignored
+// would be so in the command, too.
+func ignoreSignals() {
+	sigs := make(chan os.Signal, 64)
+	signal.Notify(sigs, slices.DeleteFunc([]os.Signal{unix.SIGTERM, unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2, unix.SIGALRM,
+		unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU}, signal.Ignored)...)
+	go func() {
+		for range sigs {
+		}
+	}()
 }
 
 func (k *keeping) refuse(err error) int {
@@ -131,14 +141,6 @@ func (k *keeping) resume() error {
 	return k.save(l)
 }
 
-func (k *keeping) save(l *darwinjob.Ledger) error {
-	b, err := l.Encode()
-	if err != nil {
-		return err
-	}
-	return k.st.PutLineage(k.o.ID(), k.o.Leaf, b)
-}
-
 // start starts the command as our child. On Linux it need not wait until it is recorded:
 // whatever it forks before that is our child or our child's.
 func (k *keeping) start(files []*os.File) error {
@@ -183,7 +185,7 @@ func (k *keeping) run() {
 		if k.gone && !k.reaper && !waiting {
 			waiting = true
 			go func() {
-				if k.job.WaitEmpty(ctx, k.o.Leaf) == nil {
+				if k.job.WaitEmpty(ctx, k.leaf()) == nil {
 					close(empty)
 				}
 			}()
@@ -197,13 +199,14 @@ func (k *keeping) run() {
 			k.leave()
 			return
 		case <-time.After(idleLook):
+			k.follow()
 		}
 	}
 	k.leave()
 }
 
 // idleLook is how often children are collected without having been told of.
-const idleLook = 5 * time.Second
+const idleLook = 2 * time.Second
 
 // collect reaps, and says whether children are left.
 func (k *keeping) collect() (left bool) {
@@ -235,6 +238,7 @@ func (k *keeping) finished(ws syscall.WaitStatus) {
 		say(k.front, word{Status: &ws})
 	}
 	if k.h.Ended != nil && proc.FateOf(k.o.Supervisor) == proc.Gone {
+		k.follow()
 		k.h.Ended(k.st, &k.o, ws)
 	}
 	k.ended <- ws
@@ -254,14 +258,23 @@ func (k *keeping) watchTie(abandoned chan<- struct{}) {
 
 // abandon ends all of the leaf.
 func (k *keeping) abandon() {
+	if k.follow(); k.isKept() {
+		return
+	}
 	if k.h.Abandoned != nil {
 		k.h.Abandoned(k.st, &k.o)
 	}
 	go func() { // it is reaped meanwhile
 		ctx, cancel := context.WithTimeout(context.Background(), killTime)
 		defer cancel()
-		_, _ = k.job.Kill(ctx, k.o.Leaf) // what survives shows up as a leftover of the task
+		_, _ = k.job.Kill(ctx, k.leaf()) // what survives shows up as a leftover of the task
 	}()
+}
+
+func (k *keeping) isKept() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.kept
 }
 
 // killTime bounds the killing of one abandoned task.
@@ -272,5 +285,5 @@ func (k *keeping) leave() {
 	if !k.gone {
 		return
 	}
-	_ = k.st.RemoveLineage(k.o.ID(), k.o.Leaf) // a closed session has none
+	_ = k.st.RemoveLineage(k.id(), k.leaf()) // a closed session has none
 }
