@@ -316,7 +316,9 @@ func (a *adoption) record(t *Task, err error) error {
 		}
 	}
 	for _, p := range a.r.Processes {
-		a.r.ChargedElsewhereBytes += proc.Memory(p.PID)
+		if s.rec.Kind != store.KindLineage { // which charges nobody
+			a.r.ChargedElsewhereBytes += proc.Memory(p.PID)
+		}
 	}
 	perr := s.m.store.PutTask(s.rec.ID, t.rec)
 	if s.overtaken(perr, t.rec.Started) {

@@ -387,6 +387,7 @@ func (v *view) correct(t *store.Task) {
 	case supervisor == proc.Alive: // it is about to record the end, or the start
 	case supervisor == proc.Unknown:
 		t.State, t.Reason = store.TaskLost, "its supervisor is in another pid namespace, where it cannot be checked from here"
+	case t.State == store.TaskStarting && v.beingStarted(t.N): // by a keeper that is about to start or end it
 	case t.State == store.TaskStarting && t.Adopted && len(v.byTsk[t.N]) == 0:
 		t.State, t.Reason = store.TaskFailed, "not adopted: who was to do it died"
 	case t.State == store.TaskStarting && len(v.byTsk[t.N]) > 0:
@@ -402,6 +403,12 @@ func (v *view) correct(t *store.Task) {
 	default:
 		t.State, t.Reason = store.TaskLost, "it ended after its supervisor, its status is not known"
 	}
+}
+
+// beingStarted says whether a task's keeper is there, with nobody to keep yet.
+func (v *view) beingStarted(n int) bool {
+	b, ok := v.box.(*lineageBox)
+	return ok && len(v.byTsk[n]) == 0 && b.watched(LeafName(n))
 }
 
 func taskInfo(t *store.Task) TaskInfo {

@@ -59,6 +59,12 @@ func keep(args []string, n int, h Hooks) int {
 	if err := k.begin(); err != nil {
 		return k.refuse(err)
 	}
+	// Who looks at the session sees us from here on: a command whose caller has died before
+	// is not started after it was called dead.
+	if err := k.callerLives(); err != nil {
+		_ = k.st.RemoveLineage(k.id(), k.leaf())
+		return k.refuse(err)
+	}
 	if err := k.start(files[:n-3]); err != nil {
 		_ = k.st.RemoveLineage(k.id(), k.leaf())
 		return k.refuse(err)
@@ -79,6 +85,17 @@ func ignoreSignals() {
 		for range sigs {
 		}
 	}()
+}
+
+func (k *keeping) callerLives() error {
+	if !k.o.Tied {
+		return nil
+	}
+	fds := []unix.PollFd{{Fd: int32(k.tie.Fd()), Events: unix.POLLIN}}
+	if n, err := unix.Poll(fds, 0); err == nil && n > 0 {
+		return errors.New("the caller has died")
+	}
+	return nil
 }
 
 func (k *keeping) refuse(err error) int {
