@@ -485,7 +485,7 @@ func (m *Manager) findBoxes(known map[string]store.Kind) []found {
 		}
 		g.Close()
 	}
-	return all
+	return append(all, m.findLineages(known)...)
 }
 
 // bases are the directories that may hold boxes of ours.

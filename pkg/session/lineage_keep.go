@@ -70,7 +70,7 @@ func (b *lineageBox) watch(leaf string) error {
 	if err != nil {
 		return err
 	}
-	return keeper.Watch(helper, plainEnv(), keeper.Order{Sessions: b.chain(), Leaf: leaf, Task: taskOfLeaf(leaf), Dirs: b.m.store.Dirs(), UID: b.rec.UID})
+	return keeper.Watch(helper, keeperEnv(&b.rec), keeper.Order{Sessions: b.chain(), Leaf: leaf, Task: taskOfLeaf(leaf), Dirs: b.m.store.Dirs(), UID: b.rec.UID})
 }
 
 // watched says whether a leaf has a keeper or a watcher that lives.

@@ -41,6 +41,9 @@ func (b *lineageBox) ledger(id string) (l *darwinjob.Ledger, frozen bool, err er
 	l.LastForks, l.LastEnded = 0, 0
 	parts, err := b.m.store.Lineage(id)
 	if err != nil {
+		b.keptBy(l, id)
+	}
+	if err != nil {
 		b.m.log.Debug("read the lineage", "session", id, "err", err)
 	}
 	for part, data := range parts {

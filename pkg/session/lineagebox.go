@@ -135,7 +135,7 @@ func (b *lineageBox) Start(ctx context.Context, leaf string, cmd *exec.Cmd) erro
 	}
 	o := keeper.Order{Sessions: b.chain(), Leaf: leaf, Task: taskOfLeaf(leaf), Dirs: b.m.store.Dirs(), UID: b.rec.UID, Cookie: b.rec.Cookie,
 		Setsid: ownSid(cmd.SysProcAttr), Supervisor: self}
-	c, err := keeper.Start(ctx, helper, plainEnv(), cmd, o, tie)
+	c, err := keeper.Start(ctx, helper, keeperEnv(&b.rec), cmd, o, tie)
 	if err != nil {
 		return err
 	}

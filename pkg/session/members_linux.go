@@ -19,6 +19,23 @@ import (
 // helperLeaf is where our own processes in a box are.
 const helperLeaf = cgroup.AnchorLeaf
 
+// programPIDs are the processes that may run our program, by the name that the kernel has of
+// it: its first 15 bytes.
+func programPIDs() []int {
+	pids, err := proc.PIDs()
+	if err != nil {
+		return nil
+	}
+	own := ""
+	if st, err := proc.ReadStat(os.Getpid()); err == nil {
+		own = st.Comm
+	}
+	return slices.DeleteFunc(pids, func(pid int) bool {
+		st, err := proc.ReadStat(pid)
+		return pid <= 1 || err != nil || st.Comm != own && !strings.HasPrefix(st.Comm, "sessionbox")
+	})
+}
+
 // isHelper says whether a member is one of our own: in our leaf and started as
 // what we start there. Whoever pretends to be one is only not listed.
 func isHelper(m proc.Member) bool {

@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/sessionbox/sessionbox/pkg/darwinjob"
 	"github.com/sessionbox/sessionbox/pkg/internal/proc"
 	"github.com/sessionbox/sessionbox/pkg/memlimit"
 	"github.com/sessionbox/sessionbox/pkg/store"
@@ -76,10 +77,29 @@ func (m *Manager) mayJudge(rec *store.Session) error {
 	return nil
 }
 
-func frozenAt(string) (bool, error)                         { return false, nil }
-func idsOfPath(string) []string                             { return nil }
-func (m *Manager) findBoxes(map[string]store.Kind) []found  { return nil }
-func (m *Manager) unrecorded(map[string]store.Kind) []found { return nil }
+func frozenAt(string) (bool, error)                               { return false, nil }
+func idsOfPath(string) []string                                   { return nil }
+func (m *Manager) findBoxes(known map[string]store.Kind) []found  { return m.findLineages(known) }
+func (m *Manager) unrecorded(known map[string]store.Kind) []found { return m.findLineages(known) }
+
+// programPIDs are the processes that may run our program.
+func programPIDs() []int {
+	t, err := darwinjob.System()
+	if err != nil {
+		return nil
+	}
+	s, err := t.List(context.Background())
+	if err != nil {
+		return nil
+	}
+	var pids []int
+	for i := range s.Procs {
+		if p := &s.Procs[i]; p.PID > 1 && p.UID == os.Geteuid() && p.State != darwinjob.Zombie {
+			pids = append(pids, p.PID)
+		}
+	}
+	return pids
+}
 
 func (m *Manager) children(rec *store.Session, _ Box) []string { return m.recordedInside(rec, "") }
 

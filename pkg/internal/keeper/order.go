@@ -14,6 +14,10 @@ import (
 // follow, so that a process can tell from its ancestors which session it runs in.
 const Arg = "__keeper"
 
+// EnvMeta is the variable in which front, keeper and watcher carry a copy of the session's
+// record. The command does not get it.
+const EnvMeta = "SESSIONBOX_META"
+
 const (
 	roleFront  = "front"
 	roleKeeper = "keeper"
@@ -61,7 +65,7 @@ func say(w io.Writer, what word) {
 // Session says of the command line of a process whether it is a front or keeper, and which
 // sessions it stands for, outermost first.
 func Session(argv []string) (ids []string, ok bool) {
-	if len(argv) < 5 || argv[1] != Arg || argv[2] != roleFront && argv[2] != roleKeeper {
+	if len(argv) < 5 || argv[1] != Arg || argv[2] != roleFront && argv[2] != roleKeeper && argv[2] != roleWatcher {
 		return nil, false
 	}
 	ids = strings.Split(argv[3], "-")
