@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -123,10 +124,35 @@ func (b *lineageBox) glance() (*darwinjob.Picture, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), lookTime)
 	defer cancel()
 	p, err := j.Look(ctx, false)
-	if err == nil && b.still {
+	if err != nil {
+		return nil, err
+	}
+	b.addOrphans(j, p)
+	if b.still {
 		b.picture = p
 	}
-	return p, err
+	return p, nil
+}
+
+// addOrphans adds children of keepers that a listing missed: what forks and ends all the time
+// is another process by the time that it is read, and always its keeper's child.
+func (b *lineageBox) addOrphans(j *darwinjob.Lineage, p *darwinjob.Picture) {
+	if p.Snapshot.Blurred == 0 {
+		return
+	}
+	l := j.Ledger()
+	for _, r := range l.Reapers {
+		kids, err := b.table.Children(r.ID)
+		if err != nil {
+			continue
+		}
+		for _, kid := range kids {
+			known := slices.ContainsFunc(p.Members, func(m *darwinjob.Member) bool { return m.Same(kid.ID) })
+			if !known && !slices.ContainsFunc(l.Away, kid.Same) && kid.PID != os.Getpid() {
+				p.Members = append(p.Members, &darwinjob.Member{Proc: kid, Leaf: r.Leaf, Score: darwinjob.ByReaper.Weight(), Evidence: []darwinjob.Evidence{darwinjob.ByReaper}})
+			}
+		}
+	}
 }
 
 // Members lists who is alive: our own helpers among them in our leaf, those of nested

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"syscall"
+	"time"
 
 	"github.com/sessionbox/sessionbox/pkg/darwinjob"
 	"golang.org/x/sys/unix"
@@ -85,21 +86,35 @@ func front(args []string, n int, h Hooks) int {
 			words <- w
 		}
 	}()
+	var enough <-chan time.Time
+	code, ended := 0, false
 	for {
 		select {
 		case sig := <-sigs:
 			f.pass(sig.(syscall.Signal))
+		case <-enough:
+			return code
 		case w, ok := <-words:
-			if !ok {
+			switch {
+			case !ok && ended:
+				// A zombie would stay of it where pid 1 collects none.
+				_, _ = unix.Wait4(f.keeper, nil, 0, nil)
+				return code
+			case !ok:
 				// It has ended, and what it had started is ours now.
 				return f.succeed(noReaper == nil, sigs)
+			case w.Left:
+				return code // it stays for what is left
 			}
-			if code, done := f.told(w); done {
-				return code
+			if c, done := f.told(w); done && !ended {
+				code, ended, enough = c, true, time.After(keeperTime)
 			}
 		}
 	}
 }
+
+// keeperTime is how long a front waits for its keeper to end, or to say that it stays.
+const keeperTime = time.Second
 
 // fronting is a front at work.
 type fronting struct {

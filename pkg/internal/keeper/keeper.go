@@ -41,6 +41,7 @@ type keeping struct {
 	reaper      bool
 	command     int // its pid
 	gone        bool
+	stays       bool // the front was told that something is left
 	ended       chan syscall.WaitStatus
 }
 
@@ -198,6 +199,10 @@ func (k *keeping) run() {
 		left := k.collect()
 		if k.gone && !left && k.reaper {
 			break // the kernel says so: all that was forked below us was ours to collect
+		}
+		if k.gone && k.front != nil && !k.stays {
+			k.stays = true
+			say(k.front, word{Left: true})
 		}
 		if k.gone && !k.reaper && !waiting {
 			waiting = true

@@ -55,6 +55,7 @@ type word struct {
 	Order  *Order              `json:"order,omitempty"`  // for a front that has to go on
 	Freed  bool                `json:"freed,omitempty"`  // the caller has said goodbye
 	Status *syscall.WaitStatus `json:"status,omitempty"` // it has ended
+	Left   bool                `json:"left,omitempty"`   // something of it has not
 }
 
 func say(w io.Writer, what word) {
