@@ -231,7 +231,7 @@ func (l *Ledger) clone() *Ledger {
 		c.Nodes[i] = &m
 	}
 	c.Sessions, c.Groups, c.Coalitions = maps.Clone(l.Sessions), maps.Clone(l.Groups), slices.Clone(l.Coalitions)
-	c.Strangers, c.idx = maps.Clone(l.Strangers), nil
+	c.Strangers, c.Reapers, c.idx = maps.Clone(l.Strangers), slices.Clone(l.Reapers), nil
 	return &c
 }
 

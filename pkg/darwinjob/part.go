@@ -64,3 +64,29 @@ func (j *Lineage) Ledger() *Ledger {
 	c := j.l.clone()
 	return c
 }
+
+// Include is [Ledger.Merge] of a session inside this one: its leaves get other names here, and
+// what it knows of a process counts for more.
+func (l *Ledger) Include(o *Ledger, name func(leaf string) string) error {
+	c := o.clone()
+	c.Away = nil
+	for _, n := range c.Nodes {
+		n.Leaf = name(n.Leaf)
+	}
+	for i := range c.Reapers {
+		c.Reapers[i].Leaf = name(c.Reapers[i].Leaf)
+	}
+	for _, numbers := range []map[int]Number{c.Sessions, c.Groups} {
+		for n, is := range numbers {
+			is.Leaf = name(is.Leaf)
+			numbers[n] = is
+		}
+	}
+	if err := l.Merge(c); err != nil {
+		return err
+	}
+	for _, n := range c.Nodes {
+		l.node(n.ID).Leaf = n.Leaf
+	}
+	return nil
+}

@@ -14,6 +14,10 @@ import (
 // With its records lost a session is known from its keepers: their command lines name it,
 // and each carries a copy of its record in its environment, as a cgroup does in an xattr.
 
+// partFound is the part of a lineage's records that names the keepers of a session whose
+// records were lost.
+const partFound = "found"
+
 // keeperEnv is the environment of front, keeper and watcher.
 func keeperEnv(rec *store.Session) []string {
 	env := plainEnv()

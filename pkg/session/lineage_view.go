@@ -33,7 +33,7 @@ func (b *lineageBox) ledger(id string) (l *darwinjob.Ledger, frozen bool, err er
 	}
 	rec := b.rec
 	if id != b.rec.ID {
-		if rec, err = b.m.store.Get(id); err != nil {
+		if rec, _, err = b.m.load(id); err != nil {
 			return nil, false, err
 		}
 	}
@@ -76,9 +76,15 @@ func (b *lineageBox) job(rivals bool) (*darwinjob.Lineage, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, id := range b.chain() {
-		if id != b.rec.ID {
-			l.Within = append(l.Within, id)
+	own := b.chain()
+	l.Within = own[:len(own)-1]
+	for _, n := range b.m.nestedLineages(b.rec.ID) {
+		inner, _, err := b.ledger(n.id)
+		if err == nil {
+			err = l.Include(inner, func(leaf string) string { return nestedPlace(n.chain, leaf) })
+		}
+		if err != nil {
+			b.m.log.Debug("read the lineage of a session inside", "session", n.id, "err", err)
 		}
 	}
 	o := darwinjob.Options{Inside: true}
@@ -162,13 +168,9 @@ func (b *lineageBox) Members(leaf string) ([]proc.Member, error) {
 	if err != nil {
 		return nil, err
 	}
-	nested := b.nested(p)
 	var all []proc.Member
 	for _, m := range p.Alive(leaf) {
 		at := m.Leaf
-		if n, ok := nested[m.PID]; ok {
-			at = n
-		}
 		if oursByArgs(m.PID) {
 			if leaf != "" {
 				continue
@@ -191,49 +193,37 @@ func (b *lineageBox) note(id darwinjob.ID) {
 	b.ours[id] = true
 }
 
-// nested gives the places of those who are in sessions inside this one.
-func (b *lineageBox) nested(p *darwinjob.Picture) map[int]string {
-	recs, _, err := b.m.store.Sessions()
+// nestedLineage is a session inside another.
+type nestedLineage struct {
+	id    string
+	chain []string // of it and the sessions around it, outermost first
+}
+
+// nestedLineages are the lineage boxes inside a session, the outer ones first: by their
+// records, or by their keepers where those are lost.
+func (m *Manager) nestedLineages(id string) []nestedLineage {
+	recs, _, err := m.store.Sessions()
 	if err != nil {
 		return nil
 	}
-	var at map[int]string
-	deepest := map[int]int{}
+	var all []nestedLineage
+	add := func(chain []string) {
+		if slices.Contains(chain[:len(chain)-1], id) {
+			all = append(all, nestedLineage{chain[len(chain)-1], chain})
+		}
+	}
+	known := map[string]store.Kind{}
 	for i := range recs {
-		if recs[i].Kind != store.KindLineage || recs[i].Parent == "" || recs[i].ID == b.rec.ID {
-			continue
-		}
-		chain := (&lineageBox{m: b.m, rec: recs[i]}).chain()
-		if !contains(chain[:len(chain)-1], b.rec.ID) {
-			continue
-		}
-		l, _, err := b.ledger(recs[i].ID)
-		if err != nil {
-			continue
-		}
-		v, err := l.Observe(p.Snapshot)
-		if err != nil {
-			continue
-		}
-		for _, m := range v.Members {
-			if at == nil {
-				at = map[int]string{}
-			}
-			if len(chain) > deepest[m.PID] {
-				deepest[m.PID], at[m.PID] = len(chain), nestedPlace(chain, m.Leaf)
-			}
+		known[recs[i].ID] = recs[i].Kind
+		if recs[i].Kind == store.KindLineage && recs[i].Parent != "" {
+			add((&lineageBox{m: m, rec: recs[i]}).chain())
 		}
 	}
-	return at
-}
-
-func contains(ids []string, id string) bool {
-	for _, i := range ids {
-		if i == id {
-			return true
-		}
+	for _, f := range m.findLineages(known) {
+		add(f.ids)
 	}
-	return false
+	slices.SortStableFunc(all, func(a, b nestedLineage) int { return len(a.chain) - len(b.chain) })
+	return all
 }
 
 // oursByArgs says whether a process is one of our own helpers, by its program and what that

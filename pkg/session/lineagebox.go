@@ -167,8 +167,21 @@ func (b *lineageBox) tie(leaf string) (bond, error) {
 // EnsureAnchor has nothing to do: each task has its keeper.
 func (b *lineageBox) EnsureAnchor(context.Context) error { return nil }
 
-// RenewAnchor has nothing to do.
-func (b *lineageBox) RenewAnchor(context.Context) error { return nil }
+// RenewAnchor writes down which keepers live, for a session whose records were lost and that
+// has new ones.
+func (b *lineageBox) RenewAnchor(context.Context) error {
+	here, err := darwinjob.Here(context.Background(), b.table)
+	if err != nil {
+		return err
+	}
+	l := darwinjob.NewLedger(b.rec.ID, here)
+	b.keptBy(l, b.rec.ID)
+	data, err := l.Encode()
+	if err != nil {
+		return err
+	}
+	return b.m.store.PutLineage(b.rec.ID, partFound, data)
+}
 
 // Leaves are those that somebody lives in, or that a keeper has.
 func (b *lineageBox) Leaves() ([]string, error) {

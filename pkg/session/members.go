@@ -22,6 +22,17 @@ func (m *Manager) recordedInside(rec *store.Session, kind store.Kind) []string {
 			ids = append(ids, recs[i].ID)
 		}
 	}
+	if rec.Kind == store.KindLineage {
+		known := map[string]store.Kind{}
+		for i := range recs {
+			known[recs[i].ID] = recs[i].Kind
+		}
+		for _, f := range m.findLineages(known) {
+			if n := len(f.ids); n > 1 && f.ids[n-2] == rec.ID {
+				ids = append(ids, f.rec.ID)
+			}
+		}
+	}
 	return ids
 }
 

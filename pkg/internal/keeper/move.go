@@ -46,11 +46,20 @@ func (k *keeping) moved() (to Moved, ok bool) {
 func (k *keeping) follow() {
 	to, ok := k.moved()
 	if !ok {
+		k.restore()
 		return
 	}
 	from := k.adopt(to)
 	k.job.Rename(k.id(), from, to.Leaf)
 	_ = k.save(k.job.Ledger())
+}
+
+// restore writes down again what is gone from the records of a session that has them still, or
+// has new ones.
+func (k *keeping) restore() {
+	if parts, err := k.st.Lineage(k.id()); err == nil && parts[k.leaf()] == nil {
+		_ = k.save(k.job.Ledger())
+	}
 }
 
 // adopt takes over the new names, and gives the former leaf.
