@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"runtime"
 	"slices"
 	"strconv"
 	"syscall"
@@ -209,6 +210,7 @@ func release(files []*os.File, keep ...*os.File) {
 			f.Close()
 		}
 	}
+	closeRest()
 	null, err := unix.Open(os.DevNull, unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return
@@ -218,4 +220,26 @@ func release(files []*os.File, keep ...*os.File) {
 	}
 	unix.Close(null)
 	_ = os.Chdir("/")
+}
+
+// closeRest closes what our starter's starters had left open for everybody: a lock in a shell's
+// descriptor would be held as long as we live. What Go and we have opened closes on exec.
+func closeRest() {
+	dir := "/dev/fd"
+	if runtime.GOOS == "linux" { // where a container may lack the link
+		dir = "/proc/self/fd"
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return
+	}
+	for _, e := range entries {
+		fd, err := strconv.Atoi(e.Name())
+		if err != nil || fd < 3 {
+			continue
+		}
+		if flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err == nil && flags&unix.FD_CLOEXEC == 0 {
+			unix.Close(fd)
+		}
+	}
 }
