@@ -38,6 +38,8 @@ type Options struct {
 	// the others those that descend from a root are ended although the caller descends
 	// from them, or is in their process group: somebody closes the session that he is in.
 	Inside bool
+	// Reaper says that the caller is the one to whom the session's orphans are given.
+	Reaper bool
 	// FreezeFor bounds the search for a standstill before a kill (5 s), KillFor the time
 	// until all has to be gone after it (3 s).
 	FreezeFor, KillFor time.Duration

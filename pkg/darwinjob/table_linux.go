@@ -264,6 +264,15 @@ func (t *procfs) Wait(ctx context.Context, ids []ID, d time.Duration) {
 			fds = append(fds, unix.PollFd{Fd: int32(h.FD()), Events: unix.POLLIN})
 		}
 	}
+	if len(fds) == 0 {
+		t := time.NewTimer(d)
+		defer t.Stop()
+		select {
+		case <-ctx.Done():
+		case <-t.C:
+		}
+		return
+	}
 	const slice = 100 * time.Millisecond // a cancelled context is noticed after this
 	for end := time.Now().Add(d); ctx.Err() == nil; {
 		left := time.Until(end)

@@ -69,6 +69,22 @@ func (s *Store) Lineage(id string) (map[string][]byte, error) {
 	return parts, failed
 }
 
+// LineagePart reads one part, nil if it is not there.
+func (s *Store) LineagePart(id, part string) ([]byte, error) {
+	name, err := lineageFile(part)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.checkSession(id); err != nil {
+		return nil, fmt.Errorf("read the processes of session %s: %w", id, err)
+	}
+	b, err := readUpTo(filepath.Join(s.SessionDir(id), name), s.dirs.UID, MaxLineage)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	return b, err
+}
+
 // RemoveLineage removes one part; one that is not there is no error.
 func (s *Store) RemoveLineage(id, part string) error {
 	name, err := lineageFile(part)

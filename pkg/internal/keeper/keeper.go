@@ -130,7 +130,7 @@ func (k *keeping) begin() error {
 		k.reaper = true
 		l.Reapers = []darwinjob.Reaper{{ID: self, Leaf: k.o.Leaf}}
 	}
-	k.job = darwinjob.New(table, l, darwinjob.Options{Changed: k.save})
+	k.job = darwinjob.New(table, l, darwinjob.Options{Changed: k.save, Reaper: k.reaper})
 	return k.save(l)
 }
 
@@ -155,7 +155,7 @@ func (k *keeping) resume() error {
 		k.reaper = true
 		l.Reapers = append(l.Reapers, darwinjob.Reaper{ID: self, Leaf: k.o.Leaf})
 	}
-	k.job = darwinjob.New(table, l, darwinjob.Options{Changed: k.save})
+	k.job = darwinjob.New(table, l, darwinjob.Options{Changed: k.save, Reaper: k.reaper})
 	return k.save(l)
 }
 

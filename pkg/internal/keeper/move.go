@@ -34,9 +34,8 @@ func (k *keeping) leaf() string {
 
 // moved reads whether the leaf was given to another session.
 func (k *keeping) moved() (to Moved, ok bool) {
-	parts, _ := k.st.Lineage(k.id())
-	b, ok := parts[MovedPart(k.leaf())]
-	if !ok || json.Unmarshal(b, &to) != nil || len(to.Sessions) == 0 {
+	b, err := k.st.LineagePart(k.id(), MovedPart(k.leaf()))
+	if err != nil || b == nil || json.Unmarshal(b, &to) != nil || len(to.Sessions) == 0 {
 		return Moved{}, false
 	}
 	return to, true
@@ -57,7 +56,7 @@ func (k *keeping) follow() {
 // restore writes down again what is gone from the records of a session that has them still, or
 // has new ones.
 func (k *keeping) restore() {
-	if parts, err := k.st.Lineage(k.id()); err == nil && parts[k.leaf()] == nil {
+	if b, err := k.st.LineagePart(k.id(), k.leaf()); err == nil && b == nil {
 		_ = k.save(k.job.Ledger())
 	}
 }
