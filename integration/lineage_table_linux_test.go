@@ -12,7 +12,6 @@ var notOnLineage = map[string]string{
 	"TestImpossiblePids":  "with no process there is no kernel object that stands for a session whose record is unusable",
 	"TestRecordLostTwice": "with no process there is no kernel object that stands for a session whose record is lost",
 	"TestBadRecordCrash":  "with no process there is no kernel object that stands for a session whose record is unusable",
-	"TestStateFull":       "it lists every session of the machine, as root sees them at the top of its cgroups: not the suite's alone where it has no root of its own",
 	"TestLogLastWords":    "it looks for who keeps the log among the members of a cgroup",
 	"TestLogPumpKilled":   "it looks for who keeps the log among the members of a cgroup",
 	"TestAdoptLeftFrozen": "nothing is frozen while it is adopted",

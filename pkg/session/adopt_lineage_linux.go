@@ -25,13 +25,12 @@ func (a *adoption) runLineage(ctx context.Context, b *lineageBox, lock *store.Lo
 		return err
 	}
 	a.leaf = t.rec.Leaf
-	look, cancel := context.WithTimeout(ctx, adoptTime)
-	defer cancel()
-	for again := true; again && err == nil; {
-		if again, err = a.passLineage(b); err == nil && again && look.Err() != nil {
-			err = &Error{Kind: ErrTimeout, Session: s.Name(), Text: "not all of the tree is recorded: processes are born faster than they are seen",
-				Retry: true, Hint: "adopt it again"}
-		}
+	again := true
+	for pass := 0; again && err == nil && ctx.Err() == nil && pass < adoptPasses; pass++ {
+		again, err = a.passLineage(b)
+	}
+	if again && err == nil {
+		a.r.Notes = append(a.r.Notes, "it forks all the time: who lost his parent between two looks may not be seen")
 	}
 	if len(a.r.Processes) == 0 {
 		if err == nil {
@@ -44,6 +43,10 @@ func (a *adoption) runLineage(ctx context.Context, b *lineageBox, lock *store.Lo
 	return a.record(t, err)
 }
 
+// adoptPasses bounds the looks at a tree that forks all the time. Those of it that are known by
+// their parents need no further one; there are always some that lose theirs.
+const adoptPasses = 10
+
 // passLineage looks at all processes once and records those of the tree that are not yet.
 func (a *adoption) passLineage(b *lineageBox) (again bool, err error) {
 	table, err := processTable()
@@ -54,6 +57,10 @@ func (a *adoption) passLineage(b *lineageBox) (again bool, err error) {
 		return false, err
 	}
 	var take []darwinjob.Proc
+	before := map[int]bool{} // pids of those that were recorded in an earlier pass
+	for id := range a.settled {
+		before[id.PID] = true
+	}
 	gone := map[string][]darwinjob.ID{}
 	a.tree.walk(table, func(st *proc.Stat) (alien bool) {
 		id := idOf(st)
@@ -70,6 +77,7 @@ func (a *adoption) passLineage(b *lineageBox) (again bool, err error) {
 			return false
 		}
 		take = append(take, p)
+		again = again || !before[st.PPID] // else it was known by its parent
 		if from := a.inLineage[st.PID]; from != "" {
 			gone[from] = append(gone[from], p.ID)
 		}
@@ -88,7 +96,7 @@ func (a *adoption) passLineage(b *lineageBox) (again bool, err error) {
 			a.failed = append(a.failed, err)
 		}
 	}
-	return a.claim(table) || len(take) > 0, nil
+	return a.claim(table) || again, nil
 }
 
 // letGo has another session give up processes that b has received, unless b is inside of it.

@@ -2,6 +2,7 @@ package keeper
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -155,10 +156,13 @@ func (f *fronting) pass(sig syscall.Signal) {
 
 // succeed goes on for a keeper that was killed, until the command has ended.
 func (f *fronting) succeed(reaper bool, sigs <-chan os.Signal) int {
-	if !reaper || f.order == nil {
+	_, _ = unix.Wait4(f.keeper, nil, 0, nil)
+	if f.order == nil {
 		return 125
 	}
-	_, _ = unix.Wait4(f.keeper, nil, 0, nil)
+	if !reaper {
+		return f.outlast()
+	}
 	go func() {
 		for sig := range sigs {
 			f.pass(sig.(syscall.Signal))
@@ -170,6 +174,28 @@ func (f *fronting) succeed(reaper bool, sigs <-chan os.Signal) int {
 	}
 	go k.run()
 	return codeOf(<-k.ended)
+}
+
+// outlast waits for a command that is not our child, where the system tells of its end all
+// the same (macOS, by kqueue).
+func (f *fronting) outlast() int {
+	t, err := darwinjob.System()
+	if err != nil {
+		return 125
+	}
+	watcher, ok := t.(interface {
+		Exit(ctx context.Context, id darwinjob.ID) (syscall.WaitStatus, bool, error)
+	})
+	p, err := t.Lookup(f.command.PID)
+	if !ok || err != nil || p.Start != f.command.Start {
+		return 125
+	}
+	ws, _, err := watcher.Exit(context.Background(), p.ID)
+	if err != nil {
+		return 125
+	}
+	say(f.answer, word{Status: &ws})
+	return codeOf(ws)
 }
 
 // codeOf is the exit code that stands for an end.

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/sessionbox/sessionbox/pkg/darwinjob"
+	"github.com/sessionbox/sessionbox/pkg/internal/park"
 	"github.com/sessionbox/sessionbox/pkg/internal/proc"
 	"github.com/sessionbox/sessionbox/pkg/store"
 	"golang.org/x/sys/unix"
@@ -159,20 +160,35 @@ func (k *keeping) resume() error {
 	return k.save(l)
 }
 
-// start starts the command as our child. On Linux it need not wait until it is recorded:
-// whatever it forks before that is our child or our child's.
+// start starts the command as our child. Where we are its reaper it need not wait until it is
+// recorded: whatever it forks before that is our child or our child's. Elsewhere a stub waits,
+// is recorded, and then becomes the command.
 func (k *keeping) start(files []*os.File) error {
 	cmd := &exec.Cmd{Path: k.o.Path, Args: k.o.Args, Env: k.o.Env, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
 		ExtraFiles: files, SysProcAttr: &syscall.SysProcAttr{Setsid: k.o.Setsid}}
-	if err := cmd.Start(); err != nil {
-		return err
+	var id darwinjob.ID
+	if k.reaper {
+		if err := cmd.Start(); err != nil {
+			return err
+		}
+		// It may not be written down: a reaper's children are known without.
+		id, _ = k.job.AddRoot(cmd.Process.Pid, k.o.Leaf)
+	} else {
+		self, err := os.Executable()
+		if err != nil {
+			return err
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), startTime)
+		defer cancel()
+		place := func(pid int) (err error) {
+			id, err = k.job.AddRoot(pid, k.o.Leaf)
+			return err
+		}
+		if err := park.Start(ctx, cmd, self, place); err != nil {
+			return err
+		}
 	}
 	k.command = cmd.Process.Pid
-	id, err := k.job.AddRoot(k.command, k.o.Leaf)
-	if err != nil && !k.reaper {
-		cmd.Process.Kill()
-		return err
-	}
 	said := word{PID: k.command, Start: id.Start}
 	say(k.answer, said)
 	o := k.o

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/sessionbox/sessionbox/pkg/internal/keeper"
+	"github.com/sessionbox/sessionbox/pkg/internal/park"
 	"github.com/sessionbox/sessionbox/pkg/internal/proc"
 	"github.com/sessionbox/sessionbox/pkg/store"
 )
@@ -32,6 +33,9 @@ func TestMain(m *testing.M) {
 			Abandoned: func(*store.Store, *keeper.Order) { told("abandoned") },
 			Ended:     func(*store.Store, *keeper.Order, syscall.WaitStatus) { told("ended") },
 		}))
+	}
+	if len(os.Args) > 1 && os.Args[1] == park.Arg {
+		os.Exit(park.Main(os.Args[2:]))
 	}
 	os.Exit(m.Run())
 }
