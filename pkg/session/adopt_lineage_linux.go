@@ -92,6 +92,9 @@ func (a *adoption) passLineage(b *lineageBox) (again bool, err error) {
 		}
 	}
 	for from, ids := range gone {
+		if note := fromNote(from); !slices.Contains(b.chain(), from) && !slices.Contains(a.r.Notes, note) {
+			a.r.Notes = append(a.r.Notes, note)
+		}
 		if err := a.s.m.letGo(from, b, ids); err != nil {
 			a.failed = append(a.failed, err)
 		}

@@ -333,13 +333,17 @@ func (a *adoption) record(t *Task, err error) error {
 		map[string]any{"argv": t.rec.Argv, "pid": t.rec.PID, "processes": len(a.r.Processes), "skipped": len(a.r.Skipped)})
 	for _, from := range slices.Sorted(maps.Keys(a.sources)) {
 		if ids := idsOfPath(from); len(ids) > 0 && !a.around(ids) {
-			a.r.Notes = append(a.r.Notes, "what came from session "+ids[len(ids)-1]+" carries its cookie, and ends with it as well")
+			a.r.Notes = append(a.r.Notes, fromNote(ids[len(ids)-1]))
 		}
 	}
 	if err = errors.Join(append(a.failed, err)...); err != nil {
 		return a.failure(err)
 	}
 	return nil
+}
+
+func fromNote(id string) string {
+	return "what came from session " + id + " carries its cookie, and ends with it as well"
 }
 
 // failure gives an error a kind and says what to do about it.
