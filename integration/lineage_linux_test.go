@@ -5,9 +5,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/sessionbox/sessionbox/pkg/session"
 	"github.com/sessionbox/sessionbox/pkg/store"
 )
 
@@ -209,4 +211,38 @@ func keepersOf(t *testing.T, id string) []ident {
 		}
 	}
 	return all
+}
+
+// TestLineageSuspect: an orphan that works in the session's directory may be of it, and may be
+// anybody's. It is named, and lives.
+func TestLineageSuspect(t *testing.T) {
+	if backend() != "lineage" {
+		t.Skip("it is about the lineage box: make test-lineage")
+	}
+	r := newRig(t)
+	need(t, "setsid")
+	p := r.payloads("payload")
+	id := r.run("open", "--name", "work", "--backend", "lineage").must(t, 0, "open").text()
+	r.start("/bin/sh", "-c", "(setsid "+shellWords(p.argv("payload"))+" &)").wait().must(t, 0, "a daemon of somebody's")
+	p.await(1)
+	who := livingIn(p.dir)[0]
+	parent, err := statFields(who.pid)
+	if err != nil || parent[1] != "1" {
+		t.Skip("orphans are given to another process than pid 1 here")
+	}
+	named := func(list []session.Process) bool {
+		return slices.ContainsFunc(list, func(p session.Process) bool { return p.PID == who.pid && p.Start == who.start })
+	}
+	if got := r.inspect(id); !named(got.Suspects) || got.Processes != 0 {
+		t.Errorf("inspect: suspects %+v, %d processes; want %v as a suspect", got.Suspects, got.Processes, who)
+	}
+	receipt := r.closed(id)
+	if !named(receipt.Suspects) || receipt.Swept() != 0 {
+		t.Errorf("the receipt has the suspects %+v and ended %d", receipt.Suspects, receipt.Swept())
+	}
+	p.ticking()
+	if err := who.kill(); err != nil {
+		t.Fatal(err)
+	}
+	p.stopped()
 }

@@ -44,6 +44,9 @@ type Info struct {
 	Usage     UsageInfo          `json:"usage"`
 	Limits    []memlimit.Ceiling `json:"limits"`
 	Ports     []Port             `json:"ports"`
+	// Suspects may be of the session, which cannot be proven: a close leaves them alone. They
+	// are looked for in a lineage box, and not for a list of many.
+	Suspects []Process `json:"suspects,omitempty"`
 	// Problems says what is wrong with the session's record or box, for people.
 	Problems []string `json:"problems,omitempty"`
 }
@@ -158,7 +161,7 @@ type Receipt struct {
 	Survivors []proc.Survivor `json:"survivors"`
 	Tasks     []TaskInfo      `json:"tasks"`
 	Nested    []Receipt       `json:"nested"` // sessions inside this one, closed first
-	// Suspects carry the session's cookie and were not ended: it cannot be told
+	// Suspects carry the session's cookie, or something else speaks for them, and were not ended: it cannot be told
 	// that they are its own.
 	Suspects []Process `json:"suspects,omitempty"`
 	// Kept asked for it by SESSIONBOX_KEEP=1 and lives on in a session of its own.

@@ -169,7 +169,7 @@ func (c *closing) aftermath() {
 			if _, listed := c.seen[id]; listed || ours[m.ID] {
 				continue
 			}
-			f := Fated{Process: c.processOf(&m.Proc, m.Leaf), Fate: FateKilled}
+			f := Fated{Process: processOf(&m.Proc, c.rec.ID, m.Leaf), Fate: FateKilled}
 			if isStray(m) {
 				c.r.Strays = append(c.r.Strays, f)
 				continue
@@ -179,10 +179,13 @@ func (c *closing) aftermath() {
 		}
 		for i := range r.Suspects {
 			s := &r.Suspects[i]
+			if oursByArgs(s.PID) {
+				continue // it helps another session
+			}
 			if slices.ContainsFunc(c.r.Suspects, func(p Process) bool { return p.PID == s.PID && p.Start == s.Start }) {
 				continue
 			}
-			c.r.Suspects = append(c.r.Suspects, c.processOf(&s.Proc, ""))
+			c.r.Suspects = append(c.r.Suspects, processOf(&s.Proc, c.rec.ID, ""))
 			c.note(fmt.Sprintf("process %d (%s) was left alone: %s", s.PID, s.Comm, s.Why))
 		}
 	}
@@ -194,9 +197,9 @@ func isStray(m *darwinjob.Member) bool {
 }
 
 // processOf describes who is gone by what the last reading showed.
-func (c *closing) processOf(p *darwinjob.Proc, leaf string) Process {
+func processOf(p *darwinjob.Proc, id, leaf string) Process {
 	return Process{PID: p.PID, Start: p.Start, PPID: p.PPID, Comm: p.Comm, Argv: []string{p.Comm}, State: string(rune(p.State)), UID: p.UID,
-		Task: taskOfLeaf(leaf), Session: c.rec.ID, sid: p.SID}
+		Task: taskOfLeaf(leaf), Session: id, sid: p.SID}
 }
 
 // ownSid says whether a command gets a session of its own: its numbers then prove who is of

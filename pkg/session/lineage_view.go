@@ -40,6 +40,9 @@ func (b *lineageBox) ledger(id string) (l *darwinjob.Ledger, frozen bool, err er
 	l = darwinjob.NewLedger(id, here)
 	l.Cookie = rec.Cookie
 	l.LastForks, l.LastEnded = 0, 0
+	if home, err := os.UserHomeDir(); rec.Cwd != "/" && (err != nil || rec.Cwd != home) {
+		l.Dir = rec.Cwd // an orphan that works there is worth a word
+	}
 	parts, err := b.m.store.Lineage(id)
 	if err != nil {
 		b.keptBy(l, id)
@@ -181,6 +184,27 @@ func (b *lineageBox) Members(leaf string) ([]proc.Member, error) {
 		all = append(all, proc.Member{PID: m.PID, Leaf: at})
 	}
 	return all, nil
+}
+
+// suspects are those that something speaks for, but not enough to end them.
+func (b *lineageBox) suspects() []Process {
+	j, err := b.job(true)
+	if err != nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), lookTime)
+	defer cancel()
+	p, err := j.Look(ctx, true)
+	if err != nil {
+		return nil
+	}
+	var all []Process
+	for i := range p.Suspects {
+		if s := &p.Suspects[i]; !oursByArgs(s.PID) {
+			all = append(all, processOf(&s.Proc, b.rec.ID, ""))
+		}
+	}
+	return all
 }
 
 // note remembers who is ours: its command line goes when it ends.

@@ -198,6 +198,9 @@ func (m *Manager) inspect(rec *store.Session, problem string, o InspectOptions) 
 		defer box.Close()
 		if !o.brief {
 			i.Idle = m.idleInfo(rec, box)
+			if l, ok := box.(*lineageBox); ok {
+				i.Suspects = l.suspects()
+			}
 		}
 		p, err := box.Populated("")
 		empty := err == nil && !p

@@ -44,6 +44,9 @@ func Inspect(w io.Writer, i *session.Info, st Style) error {
 		field("idle", "%s of %s, then %s", idleText(d), Took(d.TimeoutSeconds), d.Action)
 	}
 	field("box", "%s", boxText(i))
+	for _, why := range i.Box.MayEscape {
+		field("escapes", "%s", why)
+	}
 	if i.Box.Path != "" {
 		field("path", "%s", Clean(i.Box.Path))
 	}
@@ -68,6 +71,9 @@ func Inspect(w io.Writer, i *session.Info, st Style) error {
 		field("port", "%s %s by %d", p.Proto, portAddress(p), p.PID)
 	}
 	field("processes", "%d, of them %s", i.Processes, st.paint(leftPaint(i.Leftovers), fmt.Sprintf("%d left over", i.Leftovers)))
+	for _, p := range i.Suspects {
+		field("suspect", "%d %s: it may be of this session, and is left alone", p.PID, Clean(p.Comm))
+	}
 	for _, p := range i.Problems {
 		field("problem", "%s", st.paint(red, Clean(p)))
 	}
