@@ -244,5 +244,5 @@ func TestLineageSuspect(t *testing.T) {
 	if err := who.kill(); err != nil {
 		t.Fatal(err)
 	}
-	p.stopped()
+	eventually(t, "the end of the daemon", func() bool { return len(livingIn(p.dir)) == 0 })
 }
