@@ -170,7 +170,7 @@ func TestLineageKeeperKilled(t *testing.T) {
 	e := r.start(bin(), "exec", id, "--", "sh", "-c", shellWords(p.argv("E05"))+"; until [ -e "+r.home+"/gate ]; do sleep 0.05; done; exit 7")
 	p.await(1)
 	killed := 0
-	for _, k := range keepersOf(t, id) {
+	for _, k := range keepersOf(t, "keeper", id) {
 		if err := k.kill(); err != nil {
 			t.Fatal(err)
 		}
@@ -184,13 +184,17 @@ func TestLineageKeeperKilled(t *testing.T) {
 	if got := r.inspect(id); got.Leftovers != 1 {
 		t.Errorf("%d are left, want 1", got.Leftovers)
 	}
+	r.reconcile()
+	if n := len(keepersOf(t, "watcher", id)); n != 1 {
+		t.Errorf("%d watch what is left, want 1", n)
+	}
 	r.closed(id, graceFlags()...)
 	p.stopped()
 	r.nothing("at the end")
 }
 
-// keepersOf finds the keepers of a session, not their fronts.
-func keepersOf(t *testing.T, id string) []ident {
+// keepersOf finds the keepers of a session, or its watchers.
+func keepersOf(t *testing.T, role, id string) []ident {
 	t.Helper()
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
@@ -199,7 +203,7 @@ func keepersOf(t *testing.T, id string) []ident {
 	var all []ident
 	for _, e := range entries {
 		argv, err := os.ReadFile("/proc/" + e.Name() + "/cmdline")
-		if err != nil || !bytes.HasPrefix(argv, []byte("sessionbox\x00__keeper\x00keeper\x00"+id+"\x00")) {
+		if err != nil || !bytes.HasPrefix(argv, []byte("sessionbox\x00__keeper\x00"+role+"\x00"+id+"\x00")) {
 			continue
 		}
 		var pid int

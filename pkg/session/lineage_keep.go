@@ -73,6 +73,25 @@ func (b *lineageBox) watch(leaf string) error {
 	return keeper.Watch(helper, keeperEnv(&b.rec), keeper.Order{Sessions: b.chain(), Leaf: leaf, Task: taskOfLeaf(leaf), Dirs: b.m.store.Dirs(), UID: b.rec.UID})
 }
 
+// rewatch gives those a watcher whose keeper was killed.
+func (b *lineageBox) rewatch() {
+	p, err := b.glance()
+	if err != nil {
+		return
+	}
+	parts, _ := b.m.store.Lineage(b.rec.ID)
+	done := map[string]bool{}
+	for _, m := range p.Alive("") {
+		if done[m.Leaf] || parts[m.Leaf] == nil {
+			continue
+		}
+		done[m.Leaf] = true
+		if err := b.watch(m.Leaf); err != nil {
+			b.m.log.Warn("watch what has lost its keeper", "session", b.rec.ID, "leaf", m.Leaf, "err", err)
+		}
+	}
+}
+
 // watched says whether a leaf has a keeper or a watcher that lives.
 func (b *lineageBox) watched(leaf string) bool {
 	l, _, err := b.ledger(b.rec.ID)
