@@ -113,7 +113,7 @@ func (b *lineageBox) Remove(ctx context.Context) error {
 	if others := slices.DeleteFunc(p.Alive(""), func(m *darwinjob.Member) bool { return oursByArgs(m.PID) }); len(others) > 0 {
 		return fmt.Errorf("%d processes of session %s: %w", len(others), b.rec.ID, syscall.EBUSY)
 	}
-	l, _, err := b.ledger(b.rec.ID)
+	l, err := b.ledger(b.rec.ID)
 	if err != nil {
 		return err
 	}

@@ -94,7 +94,7 @@ func (b *lineageBox) rewatch() {
 
 // watched says whether a leaf has a keeper or a watcher that lives.
 func (b *lineageBox) watched(leaf string) bool {
-	l, _, err := b.ledger(b.rec.ID)
+	l, err := b.ledger(b.rec.ID)
 	return err == nil && slices.ContainsFunc(l.Reapers, func(r darwinjob.Reaper) bool { return r.Leaf == leaf && b.lives(r.ID) })
 }
 

@@ -26,15 +26,15 @@ const partFrozen = "frozen"
 
 // ledger puts together what all keepers of a session have written. What is of another boot
 // or unreadable tells nothing; the marks are known without any.
-func (b *lineageBox) ledger(id string) (l *darwinjob.Ledger, frozen bool, err error) {
+func (b *lineageBox) ledger(id string) (l *darwinjob.Ledger, err error) {
 	here, err := darwinjob.Here(context.Background(), b.table)
 	if err != nil {
-		return nil, false, err
+		return nil, err
 	}
 	rec := b.rec
 	if id != b.rec.ID {
 		if rec, _, err = b.m.load(id); err != nil {
-			return nil, false, err
+			return nil, err
 		}
 	}
 	l = darwinjob.NewLedger(id, here)
@@ -51,9 +51,6 @@ func (b *lineageBox) ledger(id string) (l *darwinjob.Ledger, frozen bool, err er
 		b.m.log.Debug("read the lineage", "session", id, "err", err)
 	}
 	for part, data := range parts {
-		if part == partFrozen {
-			frozen = true
-		}
 		if !isPart(part) {
 			continue
 		}
@@ -69,20 +66,20 @@ func (b *lineageBox) ledger(id string) (l *darwinjob.Ledger, frozen bool, err er
 		// No root is known. Marks are believed of what started since the session was opened.
 		l.Since = darwinjob.ID{PID: rec.Creator.PID, Start: max(rec.Creator.Start, 1)}
 	}
-	return l, frozen, nil
+	return l, nil
 }
 
 // job is the box's lineage as it is known now. With rivals, those are asked who may have a
 // better claim: it costs reading their records.
 func (b *lineageBox) job(rivals bool) (*darwinjob.Lineage, error) {
-	l, _, err := b.ledger(b.rec.ID)
+	l, err := b.ledger(b.rec.ID)
 	if err != nil {
 		return nil, err
 	}
 	own := b.chain()
 	l.Within = own[:len(own)-1]
 	for _, n := range b.m.nestedLineages(b.rec.ID) {
-		inner, _, err := b.ledger(n.id)
+		inner, err := b.ledger(n.id)
 		if err == nil {
 			err = l.Include(inner, func(leaf string) string { return nestedPlace(n.chain, leaf) })
 		}
@@ -108,7 +105,7 @@ func (b *lineageBox) rivals() []*darwinjob.Ledger {
 		if recs[i].ID == b.rec.ID || recs[i].Kind != store.KindLineage {
 			continue
 		}
-		l, _, err := b.ledger(recs[i].ID)
+		l, err := b.ledger(recs[i].ID)
 		if err != nil {
 			continue
 		}
@@ -146,9 +143,6 @@ func (b *lineageBox) glance() (*darwinjob.Picture, error) {
 // addOrphans adds children of keepers that a listing missed: what forks and ends all the time
 // is another process by the time that it is read, and always its keeper's child.
 func (b *lineageBox) addOrphans(j *darwinjob.Lineage, p *darwinjob.Picture) {
-	if p.Snapshot.Blurred == 0 {
-		return
-	}
 	l := j.Ledger()
 	for _, r := range l.Reapers {
 		kids, err := b.table.Children(r.ID)

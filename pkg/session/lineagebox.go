@@ -185,7 +185,7 @@ func (b *lineageBox) RenewAnchor(context.Context) error {
 
 // Leaves are those that somebody lives in, or that a keeper has.
 func (b *lineageBox) Leaves() ([]string, error) {
-	l, _, err := b.ledger(b.rec.ID)
+	l, err := b.ledger(b.rec.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -257,7 +257,7 @@ func (b *lineageBox) Meta() (string, error) { return "", nil }
 
 // RemoveLeaf forgets a leaf that nobody keeps any more; a keeper does so itself.
 func (b *lineageBox) RemoveLeaf(leaf string) error {
-	l, _, err := b.ledger(b.rec.ID)
+	l, err := b.ledger(b.rec.ID)
 	if err != nil {
 		return err
 	}

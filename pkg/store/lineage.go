@@ -54,8 +54,9 @@ func (s *Store) Lineage(id string) (map[string][]byte, error) {
 	parts := map[string][]byte{}
 	var failed error
 	for _, e := range entries {
-		part, ok := strings.CutPrefix(e.Name(), lineagePrefix)
-		if part, ok = strings.CutSuffix(part, lineageSuffix); !ok || !strings.HasPrefix(e.Name(), lineagePrefix) {
+		rest, first := strings.CutPrefix(e.Name(), lineagePrefix)
+		part, last := strings.CutSuffix(rest, lineageSuffix)
+		if !first || !last {
 			continue
 		}
 		b, err := readUpTo(filepath.Join(s.SessionDir(id), e.Name()), s.dirs.UID, MaxLineage)

@@ -31,7 +31,7 @@ func Main(args []string, h Hooks) int {
 	case roleFront:
 		return front(args, n, h)
 	case roleKeeper:
-		return keep(args, n, h)
+		return keep(n, h)
 	case roleWatch:
 		return detachWatcher(args)
 	case roleWatcher:

@@ -47,7 +47,7 @@ type keeping struct {
 }
 
 // keep is the keeper's main.
-func keep(args []string, n int, h Hooks) int {
+func keep(n int, h Hooks) int {
 	ignoreSignals()
 	files := inherited(n + fdFront)
 	in, answer, tie, front := files[n+fdOrder-3], files[n+fdAnswer-3], files[n+fdTie-3], files[n+fdFront-3]

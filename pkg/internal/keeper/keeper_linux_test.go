@@ -80,7 +80,7 @@ func (g *ground) start(cmd *exec.Cmd, tie *keeper.Tie) (*keeper.Command, error) 
 }
 
 // leaf is another one for each command.
-func (g *ground) leaf() string { return "task-" + string(rune('0'+g.n.Add(1))) }
+func (g *ground) leaf() string { return "task-" + string('0'+g.n.Add(1)) }
 
 func soon(t *testing.T, what string, cond func() bool) {
 	t.Helper()
