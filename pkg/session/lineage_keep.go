@@ -79,7 +79,10 @@ func (b *lineageBox) rewatch() {
 	if err != nil {
 		return
 	}
-	parts, _ := b.m.store.Lineage(b.rec.ID)
+	parts, err := b.m.store.Lineage(b.rec.ID)
+	if err != nil {
+		return
+	}
 	done := map[string]bool{}
 	for _, m := range p.Alive("") {
 		if done[m.Leaf] || parts[m.Leaf] == nil {

@@ -51,8 +51,8 @@ func (b *lineageBox) ledger(id string) (l *darwinjob.Ledger, err error) {
 		b.m.log.Debug("read the lineage", "session", id, "err", err)
 	}
 	for part, data := range parts {
-		if !isPart(part) {
-			continue
+		if _, moved := parts[keeper.MovedPart(part)]; moved || !isPart(part) {
+			continue // what is given away is another's, also if its keeper has written once more
 		}
 		p, err := darwinjob.DecodeLedger(data)
 		if err == nil {
@@ -151,7 +151,8 @@ func (b *lineageBox) addOrphans(j *darwinjob.Lineage, p *darwinjob.Picture) {
 		}
 		for _, kid := range kids {
 			known := slices.ContainsFunc(p.Members, func(m *darwinjob.Member) bool { return m.Same(kid.ID) })
-			if !known && !slices.ContainsFunc(l.Away, kid.Same) && kid.PID != os.Getpid() {
+			unclear := slices.ContainsFunc(p.Suspects, func(s darwinjob.Suspect) bool { return s.Same(kid.ID) })
+			if !known && !unclear && !slices.ContainsFunc(l.Away, kid.Same) && kid.PID != os.Getpid() {
 				p.Members = append(p.Members, &darwinjob.Member{Proc: kid, Leaf: r.Leaf, Score: darwinjob.ByReaper.Weight(), Evidence: []darwinjob.Evidence{darwinjob.ByReaper}})
 			}
 		}

@@ -48,7 +48,9 @@ func (k *keeping) follow() {
 		k.restore()
 		return
 	}
+	former := k.id()
 	from := k.adopt(to)
+	_ = k.st.RemoveLineage(former, from) // it may have been written once more meanwhile
 	k.job.Rename(k.id(), from, to.Leaf)
 	_ = k.save(k.job.Ledger())
 }
@@ -73,7 +75,9 @@ func (k *keeping) adopt(to Moved) (from string) {
 // save writes the ledger down where the leaf is now.
 func (k *keeping) save(l *darwinjob.Ledger) error {
 	if to, ok := k.moved(); ok {
+		former := k.id()
 		from := k.adopt(to)
+		_ = k.st.RemoveLineage(former, from)
 		l.Rename(k.id(), from, to.Leaf)
 	}
 	b, err := l.Encode()
