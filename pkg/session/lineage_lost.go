@@ -65,6 +65,9 @@ func (m *Manager) findLineages(known map[string]store.Kind) []found {
 		if slices.ContainsFunc(all, func(f found) bool { return f.rec.ID == id }) {
 			continue
 		}
+		if m.keepsForAnother(k, id) {
+			continue
+		}
 		rec := recordOfKeeper(k.pid, id)
 		if m.stateErr == nil && rec.StateDir != "" && rec.StateDir != m.store.Dirs().State {
 			continue // its records are not lost, they are kept elsewhere
@@ -75,6 +78,36 @@ func (m *Manager) findLineages(known map[string]store.Kind) []found {
 		all = append(all, found{rec: rec, ids: k.ids})
 	}
 	return all
+}
+
+// keepsForAnother says of a keeper that its session was closed, or gave it to another: what it
+// keeps is that one's then.
+func (m *Manager) keepsForAnother(k keeperProc, id string) bool {
+	if _, closed := m.lastReceipt(id); closed {
+		return true
+	}
+	st, err := proc.ReadStat(k.pid)
+	if err != nil {
+		return true // it has ended
+	}
+	self := darwinjob.ID{PID: k.pid, Start: st.Start}
+	recs, _, err := m.store.Sessions()
+	if err != nil {
+		return false
+	}
+	for i := range recs {
+		parts, err := m.store.Lineage(recs[i].ID)
+		if err != nil || recs[i].Kind != store.KindLineage {
+			continue
+		}
+		for _, data := range parts {
+			l, err := darwinjob.DecodeLedger(data)
+			if err == nil && slices.ContainsFunc(l.Reapers, func(r darwinjob.Reaper) bool { return r.PID == self.PID && r.Start == self.Start }) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // recordOfKeeper rebuilds a session's record from what its keeper carries.
