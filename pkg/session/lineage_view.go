@@ -144,18 +144,30 @@ func (b *lineageBox) glance() (*darwinjob.Picture, error) {
 // is another process by the time that it is read, and always its keeper's child.
 func (b *lineageBox) addOrphans(j *darwinjob.Lineage, p *darwinjob.Picture) {
 	l := j.Ledger()
+	ended := func(m *darwinjob.Member) bool { return m.State == darwinjob.Zombie }
+	restless := p.Snapshot.Blurred > 0 || slices.ContainsFunc(p.Members, ended)
 	for _, r := range l.Reapers {
-		kids, err := b.table.Children(r.ID)
-		if err != nil {
-			continue
-		}
-		for _, kid := range kids {
-			known := slices.ContainsFunc(p.Members, func(m *darwinjob.Member) bool { return m.Same(kid.ID) })
-			unclear := slices.ContainsFunc(p.Suspects, func(s darwinjob.Suspect) bool { return s.Same(kid.ID) })
-			if !known && !unclear && !slices.ContainsFunc(l.Away, kid.Same) && kid.PID != os.Getpid() {
-				p.Members = append(p.Members, &darwinjob.Member{Proc: kid, Leaf: r.Leaf, Score: darwinjob.ByReaper.Weight(), Evidence: []darwinjob.Evidence{darwinjob.ByReaper}})
+		for try := 0; ; try++ {
+			kids, err := b.table.Children(r.ID)
+			for _, kid := range kids {
+				b.addOrphan(l, p, kid, r.Leaf)
+			}
+			if err != nil || len(kids) > 0 || !restless || try == orphanTries {
+				break
 			}
 		}
+	}
+}
+
+// orphanTries is how often children are asked for of a keeper that had some a moment ago: one
+// that ends while it is read has just left another.
+const orphanTries = 20
+
+func (b *lineageBox) addOrphan(l *darwinjob.Ledger, p *darwinjob.Picture, kid darwinjob.Proc, leaf string) {
+	known := slices.ContainsFunc(p.Members, func(m *darwinjob.Member) bool { return m.Same(kid.ID) })
+	unclear := slices.ContainsFunc(p.Suspects, func(s darwinjob.Suspect) bool { return s.Same(kid.ID) })
+	if !known && !unclear && !slices.ContainsFunc(l.Away, kid.Same) && kid.PID != os.Getpid() {
+		p.Members = append(p.Members, &darwinjob.Member{Proc: kid, Leaf: leaf, Score: darwinjob.ByReaper.Weight(), Evidence: []darwinjob.Evidence{darwinjob.ByReaper}})
 	}
 }
 
