@@ -6,7 +6,7 @@ PREFIX ?= /usr/local
 export CGO_ENABLED = 0
 LINT_VERSION = v2.15.0
 
-.PHONY: help build install test test-unit test-cgroup test-systemd test-vm lint bench cross demo gen clean
+.PHONY: help build install test test-unit test-cgroup test-systemd test-vm test-lineage lint bench cross demo gen clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -32,6 +32,9 @@ test-systemd:
 	$(GO) run ./integration/tiers -tiers systemd
 test-vm:
 	$(GO) run ./integration/tiers -tiers vm
+
+test-lineage: ## the suite on the lineage box: what a default container or a Mac gets
+	$(GO) run ./integration/tiers -tiers lineage
 
 lint: ## gofmt, vet for linux and darwin, golangci-lint
 	@test -z "$$(gofmt -l cmd pkg integration)" || { gofmt -l cmd pkg integration; exit 1; }

@@ -2,6 +2,7 @@ package darwinjob
 
 import (
 	"context"
+	"slices"
 	"syscall"
 	"time"
 )
@@ -14,13 +15,14 @@ func (j *Lineage) children() []Proc {
 	type parent struct {
 		id   ID
 		node *Node // nil for a reaper
+		leaf string
 	}
 	var todo []parent
 	for _, r := range j.l.Reapers {
-		todo = append(todo, parent{r, nil})
+		todo = append(todo, parent{r.ID, nil, r.Leaf})
 	}
 	for id, n := range j.live {
-		todo = append(todo, parent{id, n})
+		todo = append(todo, parent{id, n, n.Leaf})
 	}
 	for len(todo) > 0 {
 		up := todo[len(todo)-1]
@@ -33,19 +35,19 @@ func (j *Lineage) children() []Proc {
 			continue
 		}
 		for _, p := range ps {
-			if j.l.node(p.ID) != nil || p.PID <= 1 || !p.proven() || p.before(j.l.Since) {
+			if j.l.node(p.ID) != nil || p.PID <= 1 || !p.proven() || p.before(j.l.Since) || slices.ContainsFunc(j.l.Away, p.Same) {
 				continue
 			}
-			n := &Node{ID: p.ID, Score: hardScore, Evidence: []Evidence{ByReaper}, Comm: p.Comm, UID: p.UID, Depth: 1}
+			n := &Node{ID: p.ID, Score: hardScore, Evidence: []Evidence{ByReaper}, Comm: p.Comm, UID: p.UID, Leaf: up.leaf, Depth: 1}
 			if up.node != nil {
-				n.Leaf, n.Depth, n.Sealed = up.node.Leaf, up.node.Depth+1, up.node.Sealed
+				n.Depth, n.Sealed = up.node.Depth+1, up.node.Sealed
 				n.Score, n.Evidence = up.node.Score, []Evidence{ByParent}
 			}
 			j.l.add(n)
 			j.l.versions(n, p.Version)
 			j.live[p.ID] = n
 			found = append(found, p)
-			todo = append(todo, parent{p.ID, n})
+			todo = append(todo, parent{p.ID, n, n.Leaf})
 		}
 	}
 	return found

@@ -49,7 +49,7 @@ func (v *View) search(t Table, read *seen) []Suspect {
 // searchable says whose marks are looked at: living processes of the session's user that
 // started during it, except ourselves and those we descend from, who may carry them.
 func (v *View) searchable(p *Proc) bool {
-	return p.alive() && p.UID == v.l.UID && !v.nameless(p) && !v.tooOld(p) && v.shield[p.PID] == ""
+	return p.alive() && p.UID == v.l.UID && !v.away[p.PID] && !v.nameless(p) && !v.tooOld(p) && v.shield[p.PID] == ""
 }
 
 // suspect weighs a stranger's marks.

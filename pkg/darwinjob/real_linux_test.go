@@ -208,7 +208,7 @@ func asSupervisor(s spec) int {
 	if s.Reaper {
 		self, err := BecomeReaper()
 		die("BecomeReaper", err)
-		l.Reapers = []ID{self}
+		l.Reapers = []Reaper{{ID: self}}
 	}
 	j := New(table, l, Options{FreezeFor: 3 * time.Second, KillFor: 10 * time.Second})
 	cmd := exec.Command("sh", "-c", `read _; exec bash -c "$0"`, s.Script)

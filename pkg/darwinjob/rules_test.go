@@ -160,7 +160,7 @@ func TestReaper(t *testing.T) {
 	for _, sid := range []int{20, 0} {
 		l := openMac(t)
 		s := mac(root, at(200, 200, 30, Proc{SID: 200}), at(201, 201, 30, Proc{SID: 20}), at(202, 202, 20, Proc{SID: 20}), at(203, 203, 1, Proc{SID: 200}))
-		l.Reapers = []ID{s.Procs[2].ID}
+		l.Reapers = []Reaper{{ID: s.Procs[2].ID}}
 		s.Procs[2].SID = sid
 		v, err := l.Observe(s)
 		if err != nil {

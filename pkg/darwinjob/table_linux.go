@@ -84,6 +84,10 @@ func (t *procfs) List(ctx context.Context) (*Snapshot, error) {
 	return s, nil
 }
 
+func (t *procfs) here() *Snapshot {
+	return &Snapshot{Boot: t.boot, Namespace: t.ns, Caps: t.caps, Forks: forkCount(), Ended: ticks()}
+}
+
 func (t *procfs) read(pid int) (p Proc, kernel bool, err error) {
 	st, err := proc.ReadStat(pid)
 	if err != nil {
@@ -259,6 +263,15 @@ func (t *procfs) Wait(ctx context.Context, ids []ID, d time.Duration) {
 			defer h.Close()
 			fds = append(fds, unix.PollFd{Fd: int32(h.FD()), Events: unix.POLLIN})
 		}
+	}
+	if len(fds) == 0 {
+		t := time.NewTimer(d)
+		defer t.Stop()
+		select {
+		case <-ctx.Done():
+		case <-t.C:
+		}
+		return
 	}
 	const slice = 100 * time.Millisecond // a cancelled context is noticed after this
 	for end := time.Now().Add(d); ctx.Err() == nil; {

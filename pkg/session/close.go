@@ -386,6 +386,7 @@ func (c *closing) end(ctx context.Context) error {
 		c.r.Survivors = append(c.r.Survivors, left.Survivors...)
 		err = nil
 	}
+	c.aftermath()
 	if u, uerr := c.box.Usage(""); uerr == nil {
 		c.r.Usage = usage(u)
 	}

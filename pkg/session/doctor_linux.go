@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/sessionbox/sessionbox/pkg/cgroup"
+	"github.com/sessionbox/sessionbox/pkg/darwinjob"
 	"github.com/sessionbox/sessionbox/pkg/internal/config"
 	"github.com/sessionbox/sessionbox/pkg/internal/park"
 	"github.com/sessionbox/sessionbox/pkg/internal/proc"
@@ -159,8 +160,11 @@ func (e *examination) box() Check {
 	case e.noRoot == nil:
 		return ok(name, "auto gives cgroup, made below %s: no systemd manager, and that directory may be written", e.rootDir)
 	}
-	c := missing(name, "none can be made: no systemd manager, and "+oneLine(e.noRoot), "see the fixes of systemd and cgroup v2")
-	c.Needed = true
+	c := missing(name, "auto gives lineage, best effort: no systemd manager, and "+oneLine(e.noRoot), "see the fixes of systemd and cgroup v2 for a box that the kernel enforces")
+	if _, err := darwinjob.System(); err != nil {
+		c = missing(name, "none can be made: no systemd manager, "+oneLine(e.noRoot)+", and the process table cannot be read: "+oneLine(err), "see the fixes of systemd and cgroup v2")
+		c.Needed = true
+	}
 	return c
 }
 

@@ -51,6 +51,9 @@ type Info struct {
 	OOMPolicy *OOMInfo           `json:"oom_policy,omitempty"`
 	Limits    []memlimit.Ceiling `json:"limits"`
 	Ports     []Port             `json:"ports"`
+	// Suspects may be of the session, which cannot be proven: a close leaves them alone. They
+	// are looked for in a lineage box, and not for a list of many.
+	Suspects []Process `json:"suspects,omitempty"`
 	// Problems says what is wrong with the session's record or box, for people.
 	Problems []string `json:"problems,omitempty"`
 }
@@ -79,10 +82,12 @@ type MemoryWatchInfo struct {
 type BoxInfo struct {
 	Kind        string `json:"kind"`        // systemd, cgroup, lineage
 	Containment string `json:"containment"` // kernel, coalition, best effort
-	Path        string `json:"path,omitempty"`
-	Inode       uint64 `json:"inode,omitempty"`
-	Unit        string `json:"unit,omitempty"`
-	Frozen      bool   `json:"frozen"`
+	// MayEscape says what the box cannot hold, absent when the kernel holds everything.
+	MayEscape []string `json:"may_escape,omitempty"`
+	Path      string   `json:"path,omitempty"`
+	Inode     uint64   `json:"inode,omitempty"`
+	Unit      string   `json:"unit,omitempty"`
+	Frozen    bool     `json:"frozen"`
 	// Hibernated says that it is frozen and was put out of memory, or was about to be:
 	// the next command that is started in it wakes it.
 	Hibernated bool `json:"hibernated,omitempty"`
@@ -182,7 +187,7 @@ type Receipt struct {
 	Survivors []proc.Survivor `json:"survivors"`
 	Tasks     []TaskInfo      `json:"tasks"`
 	Nested    []Receipt       `json:"nested"` // sessions inside this one, closed first
-	// Suspects carry the session's cookie and were not ended: it cannot be told
+	// Suspects carry the session's cookie, or something else speaks for them, and were not ended: it cannot be told
 	// that they are its own.
 	Suspects []Process `json:"suspects,omitempty"`
 	// Kept asked for it by SESSIONBOX_KEEP=1 and lives on in a session of its own.

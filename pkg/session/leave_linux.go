@@ -25,6 +25,9 @@ func (c *closing) stepOut(ctx context.Context, id string) error {
 	if err != nil {
 		return c.m.lookupError(id, err)
 	}
+	if rec.Kind == store.KindLineage {
+		return nil // the box itself spares who closes it
+	}
 	var tried []error
 	if rec.Kind == store.KindSystemd {
 		err := scope.LeaveBox(ctx, own[:slices.Index(own, id)], id)

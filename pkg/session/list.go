@@ -193,11 +193,17 @@ func (m *Manager) inspect(rec *store.Session, problem string, o InspectOptions) 
 		i.Problems = []string{problem}
 	}
 	v := view{m: m, rec: rec, box: box, now: ticksNow(), o: o}
+	if l, ok := box.(*lineageBox); ok {
+		l.still = true // all that follows is one look
+	}
 	if box != nil {
 		defer box.Close()
 		if !o.brief {
 			i.Idle = m.idleInfo(rec, box)
 			i.MemoryWatch = memoryWatchInfo(rec, i.Box.Frozen)
+			if l, ok := box.(*lineageBox); ok {
+				i.Suspects = l.suspects()
+			}
 		}
 		p, err := box.Populated("")
 		empty := err == nil && !p
@@ -237,6 +243,9 @@ func join(a, b string) string {
 
 func boxInfo(rec *store.Session, box Box) BoxInfo {
 	b := BoxInfo{Kind: string(rec.Kind), Containment: "kernel", Path: rec.Path, Inode: rec.Inode, Unit: rec.Unit, Gone: box == nil}
+	if rec.Kind == store.KindLineage {
+		b.Containment, b.MayEscape = "best effort", mayEscape()
+	}
 	if box != nil {
 		b.Path, b.Inode = box.Path(), box.Inode()
 		b.Frozen, _ = box.Frozen()
@@ -389,6 +398,7 @@ func (v *view) correct(t *store.Task) {
 	case supervisor == proc.Alive: // it is about to record the end, or the start
 	case supervisor == proc.Unknown:
 		t.State, t.Reason = store.TaskLost, "its supervisor is in another pid namespace, where it cannot be checked from here"
+	case t.State == store.TaskStarting && v.beingStarted(t.N): // by a keeper that is about to start or end it
 	case t.State == store.TaskStarting && t.Adopted && len(v.byTsk[t.N]) == 0:
 		t.State, t.Reason = store.TaskFailed, "not adopted: who was to do it died"
 	case t.State == store.TaskStarting && len(v.byTsk[t.N]) > 0:
@@ -416,6 +426,12 @@ func (v *view) ofMemory(t *store.Task) {
 	if y := v.m.tally(v.box, v.rec, t); y.OOM.Of(t.PID) {
 		t.State, t.Reason, t.OOM, t.PeakBytes = store.TaskOOMKilled, y.OOM.String(), y.OOM, y.PeakBytes
 	}
+}
+
+// beingStarted says whether a task's keeper is there, with nobody to keep yet.
+func (v *view) beingStarted(n int) bool {
+	b, ok := v.box.(*lineageBox)
+	return ok && len(v.byTsk[n]) == 0 && b.watched(LeafName(n))
 }
 
 func taskInfo(t *store.Task) TaskInfo {

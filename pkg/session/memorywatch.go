@@ -126,12 +126,15 @@ func memoryWatch(rec *store.Session, tasks []store.Task) MemoryWatch {
 	// Steps of another version: those that it does not know it does not take.
 	w.Steps, _ = memlimit.ParseSteps(p.Steps)
 	w.Warn = p.Warn == "on" || p.Warn == "" && (w.Ceiling != memlimit.Infinity || w.OnWarn != "" || w.Notify != "")
-	w.Policy = w.Warn || w.Steps != 0
+	w.Policy = (w.Warn || w.Steps != 0) && watchable(rec)
 	return w
 }
 
 // watchesMemory says whether somebody must watch a session's memory.
 func watchesMemory(rec *store.Session) bool { w := memoryWatch(rec, nil); return w.Policy }
+
+// watchable says whether a guard can: what a lineage box holds nobody counts.
+func watchable(rec *store.Session) bool { return rec.Kind != store.KindLineage }
 
 // WatchesMemory says whether a guard is to watch the session's memory.
 func (s *Session) WatchesMemory() bool { return watchesMemory(&s.rec) }
@@ -139,7 +142,7 @@ func (s *Session) WatchesMemory() bool { return watchesMemory(&s.rec) }
 // memoryWatchInfo is what [Info] says of it; nil: nobody watches.
 func memoryWatchInfo(rec *store.Session, frozen bool) *MemoryWatchInfo {
 	w := memoryWatch(rec, nil)
-	if rec.State != store.StateOpen || !w.Policy && !w.Protected {
+	if rec.State != store.StateOpen || !w.Policy && !w.Protected || !watchable(rec) {
 		return nil
 	}
 	i := &MemoryWatchInfo{Warn: w.Warn, OnWarn: w.OnWarn, Notify: w.Notify, Steps: w.Steps.String(), Protected: w.Protected}

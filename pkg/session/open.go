@@ -105,15 +105,24 @@ func (m *Manager) Open(ctx context.Context, o OpenOptions) (*Session, error) {
 			return nil, err
 		}
 	}
-	var at place
+	at := place{kernel: o.RequireKernel}
 	if own := ownSession(); len(own) > 0 && !o.NoParent {
 		if p, err := m.store.Get(own[len(own)-1]); err == nil && p.State != store.StateOpen {
 			return nil, &Error{Kind: ErrClosed, Session: p.ID, Text: "the session around this one is being closed"}
 		}
 		at.parents = own
 		rec.Parent = own[len(own)-1]
-		if rec.Kind == "" {
-			rec.Kind = m.kindOf(rec.Parent)
+		around := m.kindOf(rec.Parent)
+		switch {
+		case rec.Kind == "":
+			rec.Kind = around
+		case around == store.KindLineage && rec.Kind != around:
+			return nil, &Error{Kind: ErrUsage, Session: rec.Parent, Text: "the session around this one is a lineage box, and so is what is opened inside",
+				Hint: "give no backend, or --no-parent"}
+		}
+		if rec.Kind == store.KindLineage && o.RequireKernel {
+			return nil, &Error{Kind: ErrUnsupported, Session: rec.Parent, Text: "the session around this one is a lineage box, which the kernel does not enforce",
+				Hint: "--no-parent makes it independent"}
 		}
 	}
 	if s, err := m.claim(ctx, &rec, &o); s != nil || err != nil {
@@ -128,6 +137,8 @@ type place struct {
 	// base is the directory of the box, "" for that of the caller's own session or
 	// of all boxes.
 	base string
+	// kernel: only a box that the kernel enforces will do.
+	kernel bool
 }
 
 // build makes the box of a session whose record was claimed.
@@ -187,10 +198,6 @@ func (m *Manager) newRecord(o *OpenOptions) (store.Session, aggregate, error) {
 	if kind == store.KindLineage && o.RequireKernel {
 		return store.Session{}, aggregate{}, &Error{Kind: ErrUsage, Text: "the kernel does not enforce the lineage box",
 			Hint: "give no backend, or another one"}
-	}
-	if kind == store.KindLineage {
-		return store.Session{}, aggregate{}, &Error{Kind: ErrUnsupported, Text: "the lineage box is not part of this version",
-			Hint: "`sessionbox doctor` says which boxes this machine has"}
 	}
 	limits, err := resources(o.Limits.Merge(cfg.Session.Limits))
 	if err != nil {

@@ -301,6 +301,9 @@ func (m *Manager) reconcileTasks(ctx context.Context, r *Reconciled, rec *store.
 	dry := o.DryRun
 	if !dry {
 		m.thawAbandoned(rec, box)
+		if b, ok := box.(*lineageBox); ok {
+			b.rewatch()
+		}
 	}
 	tasks, _, err := m.store.Tasks(rec.ID)
 	if err != nil {

@@ -92,7 +92,11 @@ func (s *Session) Start(ctx context.Context, cmd *exec.Cmd, o StartOptions) (*Ta
 		return nil, err
 	}
 	t.rec.State, t.rec.PID = store.TaskRunning, cmd.Process.Pid
-	if st, err := proc.ReadStat(cmd.Process.Pid); err == nil {
+	if b, ok := s.box.(*lineageBox); ok {
+		t.below = b.command(t.rec.Leaf)
+		t.rec.PID = t.below.PID
+	}
+	if st, err := proc.ReadStat(t.rec.PID); err == nil {
 		t.rec.Start = st.Start
 	}
 	err = s.m.store.PutTask(s.rec.ID, t.rec)
@@ -287,17 +291,23 @@ func (s *Session) environ(env []string) []string {
 }
 
 // tie asks the anchor to watch us; one that is not there is started.
-func (s *Session) tie(ctx context.Context, t *store.Task) (*anchor.Tie, error) {
+func (s *Session) tie(ctx context.Context, t *store.Task) (bond, error) {
+	if b, ok := s.box.(*lineageBox); ok {
+		return b.tie(t.Leaf)
+	}
+	return s.tieToAnchor(ctx, t)
+}
+
+func (s *Session) tieToAnchor(ctx context.Context, t *store.Task) (bond, error) {
 	inode, err := s.box.Prepare(ctx, t.Leaf)
 	if err != nil {
 		return nil, err
 	}
 	dir := s.m.store.SessionDir(s.rec.ID)
-	tie, err := anchor.Dial(dir, t.Leaf, t.N, inode)
-	if err == nil {
+	if tie, err := anchor.Dial(dir, t.Leaf, t.N, inode); err == nil {
 		return tie, nil
 	}
-	tie, err = s.tieAnew(ctx, dir, t)
+	tie, err := s.tieAnew(ctx, dir, t)
 	if errors.Is(err, fs.ErrNotExist) {
 		// It runs and has no socket: it was made in a directory that was lost.
 		if err := s.box.RenewAnchor(ctx); err != nil {
@@ -305,7 +315,19 @@ func (s *Session) tie(ctx context.Context, t *store.Task) (*anchor.Tie, error) {
 		}
 		tie, err = s.tieAnew(ctx, dir, t)
 	}
-	return tie, err
+	if err != nil {
+		return nil, err
+	}
+	return tie, nil
+}
+
+// bond is what ties a task to its starter.
+type bond interface {
+	// Lost is closed when the one who watches is gone.
+	Lost() <-chan struct{}
+	// Release says that the task needs no watching any more, Drop says nothing.
+	Release()
+	Drop()
 }
 
 // tieAnew makes sure that there is an anchor, and asks it.

@@ -10,7 +10,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/sessionbox/sessionbox/pkg/internal/anchor"
+	"github.com/sessionbox/sessionbox/pkg/internal/keeper"
 	"github.com/sessionbox/sessionbox/pkg/internal/proc"
 	"github.com/sessionbox/sessionbox/pkg/memlimit"
 	"github.com/sessionbox/sessionbox/pkg/store"
@@ -21,8 +21,10 @@ type Task struct {
 	s   *Session
 	rec store.Task
 	cmd *exec.Cmd
-	tie *anchor.Tie
+	tie bond
 	log *taskLog // nil without a log
+	// below is the command where cmd is only what stands for it, in a lineage box.
+	below *keeper.Command
 
 	mu       sync.Mutex
 	ended    bool
@@ -71,6 +73,7 @@ func (t *Task) Wait() (Result, error) {
 		}
 	}()
 	err := t.cmd.Wait()
+	status, told := t.status()
 	now := time.Now()
 	t.log.ended()
 	close(done)
@@ -91,7 +94,10 @@ func (t *Task) Wait() (Result, error) {
 		return Result{}, fmt.Errorf("wait for task %d: %w", t.rec.N, err)
 	}
 	t.follow()
-	r := resultOf(t.cmd.ProcessState.Sys().(syscall.WaitStatus))
+	if !told {
+		status = t.cmd.ProcessState.Sys().(syscall.WaitStatus)
+	}
+	r := resultOf(status)
 	if timedOut {
 		r.State, r.Reason = store.TaskTimedOut, "timed out after "+t.rec.Timeout.String()
 	}
@@ -104,6 +110,14 @@ func (t *Task) Wait() (Result, error) {
 	}
 	r.LostBytes, r.LostWhy = t.log.shown()
 	return r, nil
+}
+
+// status is how the command ended where it is not cmd; false if that does not tell.
+func (t *Task) status() (syscall.WaitStatus, bool) {
+	if t.below == nil {
+		return 0, false
+	}
+	return t.below.Status()
 }
 
 // follow goes after a task that was kept while it ran: it is one of another session
@@ -276,7 +290,7 @@ func (t *Task) keepTied(done <-chan struct{}) {
 		ctx, cancel := context.WithTimeout(context.Background(), lockTime)
 		lock, err := t.s.enter(ctx) // not while it is being closed
 		if err == nil {
-			var tie *anchor.Tie
+			var tie bond
 			if tie, err = t.s.tie(ctx, &t.rec); err == nil {
 				t.tie = tie
 			}
@@ -294,7 +308,13 @@ func (t *Task) keepTied(done <-chan struct{}) {
 // of it that are in the task's leaf: what moved to a session of its own is left
 // alone. Each is signalled through a pidfd.
 func (t *Task) Signal(sig syscall.Signal) error {
-	return signalGroup(t.s.box, t.rec.Leaf, t.rec.PID, sig)
+	pgid := t.rec.PID
+	if t.below != nil { // it may be in a group that it was started in
+		if st, err := proc.ReadStat(pgid); err == nil && st.Start == t.rec.Start {
+			pgid = st.PGID
+		}
+	}
+	return signalGroup(t.s.box, t.rec.Leaf, pgid, sig)
 }
 
 // Kill ends the task with everything it started and returns when it is empty.

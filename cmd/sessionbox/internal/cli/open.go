@@ -40,7 +40,7 @@ type openOptions struct {
 func (o *openOptions) flags(f *pflag.FlagSet) {
 	f.VarP(name{&o.name}, "name", "n", "of the session; free again once it is closed")
 	f.VarP(labels{&o.labels}, "label", "l", "label, can be given several times")
-	f.StringVar(&o.backend, "backend", "", "`KIND` of box: auto, systemd or cgroup (default auto)")
+	f.StringVar(&o.backend, "backend", "", "`KIND` of box: auto, systemd, cgroup or lineage (default auto)")
 	f.StringVar(&o.require, "require", "", "`kernel` refuses a box that the kernel does not enforce")
 	f.StringVar(&o.cgroupRoot, "cgroup-root", "", "`DIR` below which the cgroup box makes its tree")
 	limitFlags(f, &o.limits)
@@ -72,7 +72,7 @@ func (o *openOptions) options() (session.OpenOptions, error) {
 	case "", "auto", "systemd", "cgroup", "lineage":
 		so.Kind = store.Kind(o.backend)
 	default:
-		return so, usagef("--backend: no kind of box %q", o.backend).hintf("want auto, systemd or cgroup")
+		return so, usagef("--backend: no kind of box %q", o.backend).hintf("want auto, systemd, cgroup or lineage")
 	}
 	switch o.require {
 	case "":
@@ -165,7 +165,7 @@ Exit status:
 		RunE:              a.withSignals(func(ctx context.Context, _ []string) error { return a.open(ctx, &o) }),
 	}
 	o.flags(cmd.Flags())
-	completeWords(cmd, "backend", "auto", "systemd", "cgroup")
+	completeWords(cmd, "backend", "auto", "systemd", "cgroup", "lineage")
 	completeLife(cmd)
 	return cmd
 }

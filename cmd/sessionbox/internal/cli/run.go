@@ -57,7 +57,7 @@ Exit status:
 	for _, name := range []string{"attach", "take-over", "owner-pid", "lease", "on-owner-exit"} {
 		f.MarkHidden(name)
 	}
-	completeWords(cmd, "backend", "auto", "systemd", "cgroup")
+	completeWords(cmd, "backend", "auto", "systemd", "cgroup", "lineage")
 	completeLife(cmd)
 	return cmd
 }

@@ -48,6 +48,9 @@ func Inspect(w io.Writer, i *session.Info, st Style) error {
 		field("watched", "%s", Clean(watchText(d)))
 	}
 	field("box", "%s", boxText(i))
+	for _, why := range i.Box.MayEscape {
+		field("escapes", "%s", why)
+	}
 	if i.Box.Path != "" {
 		field("path", "%s", Clean(i.Box.Path))
 	}
@@ -79,6 +82,9 @@ func Inspect(w io.Writer, i *session.Info, st Style) error {
 		field("port", "%s %s by %d", p.Proto, portAddress(p), p.PID)
 	}
 	field("processes", "%d, of them %s", i.Processes, st.paint(leftPaint(i.Leftovers), fmt.Sprintf("%d left over", i.Leftovers)))
+	for _, p := range i.Suspects {
+		field("suspect", "%d %s: it may be of this session, and is left alone", p.PID, Clean(p.Comm))
+	}
 	for _, p := range i.Problems {
 		field("problem", "%s", st.paint(red, Clean(p)))
 	}
@@ -154,7 +160,11 @@ func boxText(i *session.Info) string {
 	if i.Box.Gone {
 		return s + ", gone"
 	}
-	if i.Box.Containment != "" {
+	switch i.Box.Containment {
+	case "":
+	case "best effort":
+		s += ", " + i.Box.Containment
+	default:
 		s += ", kept by the " + i.Box.Containment
 	}
 	return s
