@@ -22,20 +22,21 @@ type allocation struct {
 	mib       uint64
 	processes int
 	seen      []memlimit.Tier
+	kernel    bool // a page of the kernel, which v2 tells of from Linux 5.18 on
 }
 
 // allocations are what escape memory takes. Page cache is none: it can be had back.
 func allocations() []allocation {
 	all := []memlimit.Tier{memlimit.TierCgroup, memlimit.TierCgroupV1, memlimit.TierProcesses}
 	return []allocation{
-		{"anon", 64, 1, all},
-		{"huge", 64, 1, all},
-		{"locked", 64, 1, all},
-		{"shared", 64, 4, all},
-		{"tmpfs", 64, 1, all[:2]},
-		{"pipe", 32, 1, all[:2]},
-		{"tcp", 64, 1, all[:1]},
-		{"cache", 64, 1, nil},
+		{kind: "anon", mib: 64, processes: 1, seen: all},
+		{kind: "huge", mib: 64, processes: 1, seen: all},
+		{kind: "locked", mib: 64, processes: 1, seen: all},
+		{kind: "shared", mib: 64, processes: 4, seen: all},
+		{kind: "tmpfs", mib: 64, processes: 1, seen: all[:2]},
+		{kind: "pipe", mib: 32, processes: 1, seen: all[:2], kernel: true},
+		{kind: "tcp", mib: 64, processes: 1, seen: all[:1]},
+		{kind: "cache", mib: 64, processes: 1},
 	}
 }
 
@@ -106,7 +107,8 @@ func (r *rig) accounting(wrap []string, measure figure, said func(allocation) bo
 			r.take(a, id, a.mib, wrap)
 			truth := a.mib << 20
 			right := base
-			if slices.Contains(a.seen, tier) {
+			old := a.kernel && tier == memlimit.TierCgroup && !tellsKernel(r.inspect(id).Box.Path)
+			if slices.Contains(a.seen, tier) && !old {
 				right += truth
 			}
 			var got uint64
@@ -125,6 +127,12 @@ func (r *rig) accounting(wrap []string, measure figure, said func(allocation) bo
 			}
 		})
 	}
+}
+
+// tellsKernel says whether the memory.stat of a box has all that the kernel holds.
+func tellsKernel(box string) bool {
+	b, _ := os.ReadFile(filepath.Join(box, "memory.stat"))
+	return strings.Contains(string(b), "\nkernel ")
 }
 
 // settle is longer than the kernel leaves a memory.stat of v2 unsummed: 2 s.

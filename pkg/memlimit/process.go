@@ -108,17 +108,9 @@ func Costly(all []Process) []int {
 	return at
 }
 
-// Unseen names what cannot be known when memory is measured so, for people; empty where
-// the kernel counts all of it.
-func (t Tier) Unseen() []string {
-	switch t {
-	case TierCgroupV1:
-		return []string{"socket buffers"}
-	case TierProcesses:
-		return []string{"files in tmpfs that no process maps", "socket buffers and pipes", "memory of the kernel"}
-	case TierCgroup, TierFootprint, TierHost:
-	}
-	return nil
+// UnseenInProcesses names what a sum over processes cannot know, for people.
+func UnseenInProcesses() []string {
+	return []string{"files in tmpfs that no process maps", "socket buffers and pipes", "memory of the kernel"}
 }
 
 // FillProcesses sets the amounts of a sample to the sum over processes: the tier

@@ -284,7 +284,7 @@ func (b *lineageBox) Populated(leaf string) (bool, error) {
 
 // usage adds up: what processes share counts once for each.
 func (b *lineageBox) usage(p *darwinjob.Picture, leaf string) memlimit.Usage {
-	u := memlimit.Usage{Tier: memlimit.TierProcesses}
+	u := memlimit.Usage{Tier: memlimit.TierProcesses, Unseen: memlimit.UnseenInProcesses()}
 	var memory, pids uint64
 	var cpu time.Duration
 	for _, m := range p.Alive(leaf) {
