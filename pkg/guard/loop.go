@@ -145,6 +145,7 @@ func (g *guard) read(id string) {
 			g.w.Release(p)
 		}
 		delete(g.statuses, id)
+		g.memory.set(id, nil)
 	default:
 		g.log.Debug("read the record of a session", "session", id, "err", err)
 	}
@@ -153,6 +154,7 @@ func (g *guard) read(id string) {
 // take notes what is known of a session and waits for what matters to it.
 func (g *guard) take(w session.Watch) {
 	hold, release := g.plan.set(w)
+	g.memory.set(w.Session, &w)
 	for _, p := range release {
 		// Whoever wrote the record may have been quicker to see the end than we.
 		if ws, ok := g.w.Release(p); ok {

@@ -112,19 +112,24 @@ func (m *Manager) guarded() bool {
 // reguard starts a guard anew for a session that has one by its nature, when it was
 // killed: whoever uses the session notices.
 func (m *Manager) reguard(ctx context.Context, rec *store.Session) {
-	if (rec.Owner != nil || rec.IdleTimeout > 0) && !m.guarded() {
+	if m.byNature(rec) && !m.guarded() {
 		m.wantGuard(ctx, rec)
 	}
+}
+
+// byNature says whether a session needs a guard whatever runs in it.
+func (m *Manager) byNature(rec *store.Session) bool {
+	return rec.Owner != nil && !m.cfg.OwnerSees || rec.IdleTimeout > 0 || watchesMemory(rec)
 }
 
 // wantGuard starts a guard for a session that somebody must watch. That it cannot be
 // started is said and no failure: every reconcile does what it would have done.
 func (m *Manager) wantGuard(ctx context.Context, rec *store.Session) {
-	if w := m.watch(rec); !w.Policy {
+	if w := m.watch(rec); !w.Policy || m.cfg.OwnerSees && !m.byNature(rec) {
 		return
 	}
 	if err := m.EnsureGuard(ctx); err != nil {
-		m.log.Warn("nobody watches the session's owner and time limits: start `sessionbox guard`", "session", rec.ID, "err", err)
+		m.log.Warn("nobody watches the session's owner, time limits and memory: start `sessionbox guard`", "session", rec.ID, "err", err)
 	}
 }
 

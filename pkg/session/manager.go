@@ -38,9 +38,13 @@ type Config struct {
 	// CgroupRoot is the directory below which the cgroup box makes its tree.
 	// Empty: $SESSIONBOX_CGROUP_ROOT, else the highest one that may be written.
 	CgroupRoot string
-	// NoGuard keeps [Manager.Open] from starting a guard for sessions with an owner
-	// or a time limit: the program calls [Manager.Reconcile] itself.
+	// NoGuard keeps [Manager.Open] from starting a guard for sessions with an owner,
+	// a time limit or a memory ceiling: the program calls [Manager.Reconcile] itself.
 	NoGuard bool
+	// OwnerSees says that this program is the owner of the sessions that it opens, and
+	// closes them itself: a guard is started only for what it does not do, which is idle
+	// times and memory.
+	OwnerSees bool
 	// Log gets what is worth knowing and no error; nil discards it.
 	Log *slog.Logger
 }

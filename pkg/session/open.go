@@ -50,6 +50,8 @@ type OpenOptions struct {
 	IdleAction  store.IdleAction // "" is to warn
 	// PrivateTmp gives its commands a TMPDIR of their own, removed with the session.
 	PrivateTmp bool
+	// Memory is how its memory is watched.
+	Memory MemoryOptions
 }
 
 // OwnerOptions name an owner: a process, or whoever renews a lease in time.
@@ -199,6 +201,10 @@ func (m *Manager) newRecord(o *OpenOptions) (store.Session, aggregate, error) {
 	if err := o.checkLife(); err != nil {
 		return store.Session{}, aggregate{}, err
 	}
+	memory, err := o.Memory.policy(&cfg.Memory)
+	if err != nil {
+		return store.Session{}, aggregate{}, err
+	}
 	generation := 0
 	if owner != nil {
 		generation = owner.Generation
@@ -211,6 +217,7 @@ func (m *Manager) newRecord(o *OpenOptions) (store.Session, aggregate, error) {
 		Cookie: store.NewCookie(), Grace: grace, Limits: limits, Creator: store.ProcID(self), Cwd: cwd,
 		StateDir: m.store.Dirs().State, Owner: owner, Generation: generation, OnOwnerExit: o.OnOwnerExit,
 		IdleTimeout: o.IdleTimeout, IdleAction: o.IdleAction, Active: clock, Sampled: clock, PrivateTmp: o.PrivateTmp,
+		Memory: memory,
 	}
 	return rec, aggregate{all}, m.placeTmp(&rec)
 }

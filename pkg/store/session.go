@@ -143,6 +143,9 @@ type Session struct {
 	// IdleDone is when IdleAction was last done, 0 when the session was active since.
 	IdleDone time.Duration `json:"idle_done_clock_seconds,omitempty"`
 
+	// Memory says what is done about its memory; nil: nothing was asked for.
+	Memory *MemoryPolicy `json:"memory,omitempty"`
+
 	// KeptFrom are the ids of the sessions that its processes were kept from: they
 	// carry the marks of those.
 	KeptFrom []string `json:"kept_from,omitempty"`
@@ -217,6 +220,9 @@ func (s *Session) Check() error {
 	}
 	if s.IdleTimeout < 0 {
 		return fmt.Errorf("idle timeout %v is negative", s.IdleTimeout)
+	}
+	if err := s.Memory.check(); err != nil {
+		return err
 	}
 	for _, id := range s.KeptFrom {
 		if !ValidID(id) {

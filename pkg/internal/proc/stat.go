@@ -15,6 +15,8 @@ type Stat struct {
 	PGID  int
 	SID   int
 	TTY   int
+	// Foreground is the process group in front of that terminal, -1 without one.
+	Foreground int
 	// Kernel says that it is a thread of the kernel and no program.
 	Kernel bool
 	// UserTicks and SystemTicks are CPU time used, in clock ticks.
@@ -51,7 +53,7 @@ func ParseStat(b []byte) (Stat, error) {
 		}
 		return n
 	}
-	s.PPID, s.PGID, s.SID, s.TTY = int(num(4)), int(num(5)), int(num(6)), int(num(7))
+	s.PPID, s.PGID, s.SID, s.TTY, s.Foreground = int(num(4)), int(num(5)), int(num(6)), int(num(7)), int(num(8))
 	s.Kernel = num(9)&kernelThread != 0
 	s.UserTicks, s.SystemTicks = uint64(num(14)), uint64(num(15))
 	s.Threads, s.Start, s.RSSPages = int(num(20)), uint64(num(22)), num(24)

@@ -30,8 +30,8 @@ type app struct {
 	debug bool
 
 	cgroupRoot string
-	// noGuard: the verb sees to its session itself.
-	noGuard bool
+	// ownerSees: the verb sees to its session itself.
+	ownerSees bool
 	// runLike says that the verb hands on the exit status of a command.
 	runLike bool
 	// code is the exit code of a verb that did not fail, if not 0.
@@ -95,7 +95,8 @@ Environment:
   SESSIONBOX_STATE_DIR     where records and history are kept
   SESSIONBOX_CGROUP_ROOT   where the cgroup box makes its tree
   SESSIONBOX_BACKEND, SESSIONBOX_REQUIRE, SESSIONBOX_MEMORY_MAX, SESSIONBOX_MEMORY_HIGH,
-  SESSIONBOX_SWAP_MAX, SESSIONBOX_PIDS_MAX, SESSIONBOX_GRACE, SESSIONBOX_COLOR
+  SESSIONBOX_SWAP_MAX, SESSIONBOX_PIDS_MAX, SESSIONBOX_MEMORY_WARN, SESSIONBOX_ON_WARN,
+  SESSIONBOX_NOTIFY, SESSIONBOX_GRACE, SESSIONBOX_COLOR
                            stand for the flags of these names
   SESSIONBOX_GUARD=off     starts no guard for sessions with an owner or a time limit
   NO_COLOR, CLICOLOR_FORCE as everywhere
@@ -194,7 +195,7 @@ func (a *app) manager() (*session.Manager, error) {
 	case a.runLike:
 		level = slog.LevelError // stderr is the command's
 	}
-	return session.New(session.Config{CgroupRoot: a.cgroupRoot, NoGuard: a.noGuard, Log: slog.New(&logHandler{w: a.stderr, level: level})})
+	return session.New(session.Config{CgroupRoot: a.cgroupRoot, OwnerSees: a.ownerSees, Log: slog.New(&logHandler{w: a.stderr, level: level})})
 }
 
 // session opens the one that a reference names.

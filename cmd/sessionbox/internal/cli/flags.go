@@ -156,6 +156,33 @@ func limitFlags(f *pflag.FlagSet, l *memlimit.Limits) {
 	f.Var(count{&l.PidsMax}, "pids-max", "ceiling of processes and threads")
 }
 
+// memoryFlags add how memory is watched.
+func memoryFlags(f *pflag.FlagSet, o *memoryOptions) {
+	f.StringVar(&o.warn, "memory-warn", "", "`WHEN` to warn of its memory: on or off (default: on with a ceiling)")
+	f.StringVar(&o.onWarn, "on-warn", "", "`COMMAND` for the shell, run with each warning; - is none")
+	f.StringVar(&o.notify, "notify", "", "`WHERE` else to warn: desktop or none")
+}
+
+// memoryOptions are the flags that say how memory is watched.
+type memoryOptions struct {
+	warn, onWarn, notify string
+}
+
+func (o *memoryOptions) options() (session.MemoryOptions, error) {
+	mo := session.MemoryOptions{Warn: o.warn, OnWarn: o.onWarn, Notify: o.notify}
+	switch o.warn {
+	case "", "on", "off":
+	default:
+		return mo, usagef("--memory-warn: not %q", o.warn).hintf("want on or off")
+	}
+	switch o.notify {
+	case "", "desktop", "none":
+	default:
+		return mo, usagef("--notify: not %q", o.notify).hintf("want desktop or none")
+	}
+	return mo, nil
+}
+
 // Flags that an environment variable stands for carry this annotation.
 const mirrored = "sessionbox_env"
 

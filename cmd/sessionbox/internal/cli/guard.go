@@ -77,7 +77,7 @@ func (a *app) guard(ctx context.Context, metrics string) error {
 	if err != nil {
 		return err
 	}
-	err = guard.Run(ctx, guard.Options{Manager: m, Metrics: metrics, Version: currentVersion().Version, Log: log, Ready: guard.NotifyReady})
+	err = guard.Run(ctx, guard.Options{Manager: m, Metrics: metrics, Memory: cfg.Memory, Version: currentVersion().Version, Log: log, Ready: guard.NotifyReady})
 	if err != nil {
 		return err
 	}

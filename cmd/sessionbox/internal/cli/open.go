@@ -32,6 +32,7 @@ type openOptions struct {
 	onOwnerExit string
 	idleTimeout *time.Duration
 	idleAction  string
+	memory      memoryOptions
 }
 
 func (o *openOptions) flags(f *pflag.FlagSet) {
@@ -41,6 +42,7 @@ func (o *openOptions) flags(f *pflag.FlagSet) {
 	f.StringVar(&o.require, "require", "", "`kernel` refuses a box that the kernel does not enforce")
 	f.StringVar(&o.cgroupRoot, "cgroup-root", "", "`DIR` below which the cgroup box makes its tree")
 	limitFlags(f, &o.limits)
+	memoryFlags(f, &o.memory)
 	f.Var(duration{&o.grace}, "grace", "how long a close waits from SIGTERM to SIGKILL (default 5s; 0: kill)")
 	f.Var(pid{&o.ownerPID}, "owner-pid", "the process that the session belongs to")
 	f.Var(duration{&o.lease}, "lease", "it belongs to whoever renews this (verb touch)")
@@ -51,7 +53,7 @@ func (o *openOptions) flags(f *pflag.FlagSet) {
 	f.StringVar(&o.idleAction, "idle-action", "", "`DO` with an idle one: warn (default), freeze or close")
 	f.BoolVar(&o.noParent, "no-parent", false, "be independent of the session this is called from")
 	f.BoolVar(&o.privateTmp, "private-tmp", false, "make the session's SESSIONBOX_TMPDIR the TMPDIR of its commands, too")
-	mirror(f, "on-owner-exit", "idle-timeout", "idle-action", "backend", "require", "cgroup-root", "memory-max", "memory-high", "swap-max", "pids-max", "grace", "private-tmp")
+	mirror(f, "on-owner-exit", "idle-timeout", "idle-action", "backend", "require", "cgroup-root", "memory-max", "memory-high", "swap-max", "pids-max", "memory-warn", "on-warn", "notify", "grace", "private-tmp")
 }
 
 // options checks the words among the flags.
@@ -59,6 +61,10 @@ func (o *openOptions) options() (session.OpenOptions, error) {
 	so := session.OpenOptions{Name: o.name, Labels: o.labels, Limits: o.limits, Grace: o.grace, NoParent: o.noParent, Attach: o.attach, TakeOver: o.takeOver,
 		OnOwnerExit: store.OwnerExit(o.onOwnerExit), IdleTimeout: value(o.idleTimeout), IdleAction: store.IdleAction(o.idleAction),
 		PrivateTmp: o.privateTmp}
+	var err error
+	if so.Memory, err = o.memory.options(); err != nil {
+		return so, err
+	}
 	switch o.backend {
 	case "", "auto", "systemd", "cgroup", "lineage":
 		so.Kind = store.Kind(o.backend)
@@ -116,6 +122,22 @@ A session is idle when no command is started in it or waited for, nobody touches
 and its processes use less than 1 % of a processor; looking at it is no use of it.
 A session frozen for being idle is thawed by the next exec.
 
+The memory of a session with a ceiling, --memory-warn on, --on-warn or --notify
+is watched by a guard: when it runs out, of its own ceiling, of a limit around it or of
+the host's, an event memory_warning says whose limit it is, what takes
+it and when it is full (verb events). --on-warn runs a command with each warning, as
+this user, outside of the session, for 30 s at most; its environment says what it is
+about:
+  SESSIONBOX_WARN_TEXT                   the warning, for people
+  SESSIONBOX_WARN_LEVEL, _CHANGE, _CAUSE notice, warn, critical, emergency, ok; raised,
+                                         repeated, eased, cleared; size, slope, pressure, events
+  SESSIONBOX_WARN_SESSION, _NAME         the session, by id and name
+  SESSIONBOX_WARN_HARD_BYTES, _LIMIT_BYTES, _LIMIT_OF
+                                         what is used, of what limit, whose that is
+  SESSIONBOX_WARN_FULL_SECONDS           until it is full, if that is foreseen
+  SESSIONBOX_WARN_TIER                   how it was measured: cgroup, cgroup1, processes
+Defaults are in [memory] of the config file.
+
 A ceiling that this machine cannot enforce is said on stderr, and in JSON.
 
 Exit status:
@@ -145,6 +167,8 @@ func completeLife(cmd *cobra.Command) {
 	completeWords(cmd, "require", "kernel")
 	completeWords(cmd, "on-owner-exit", "close", "keep")
 	completeWords(cmd, "idle-action", "warn", "freeze", "close")
+	completeWords(cmd, "memory-warn", "on", "off")
+	completeWords(cmd, "notify", "desktop", "none")
 }
 
 func (a *app) open(ctx context.Context, o *openOptions) error {

@@ -78,8 +78,8 @@ func (a *app) run(ctx context.Context, o *runOptions, argv []string) error {
 		return err
 	}
 	// A guard would cost as much as the rest of a short run. If this process is killed
-	// the box's anchor ends the command; an idle time needs one.
-	a.cgroupRoot, a.noGuard = o.cgroupRoot, o.idleTimeout == nil
+	// the box's anchor ends the command; idle times and memory need one.
+	a.cgroupRoot, a.ownerSees = o.cgroupRoot, true
 	m, err := a.manager()
 	if err != nil {
 		return err
