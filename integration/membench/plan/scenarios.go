@@ -92,11 +92,15 @@ func All() []Scenario {
 	}
 }
 
+// lruFile is where a kernel has it that can do both; others go on with the one they have.
+const lruFile = "/sys/kernel/mm/lru_gen/enabled"
+
 func reading(name, title, lru string) Scenario {
 	return Scenario{
 		Name: name, Title: title,
 		Host: Host{MemoryMiB: 1024}, Steps: "freeze,close", Length: 75 * time.Second, Peers: true,
-		Setup: []string{MakeData, "echo " + lru + " >/sys/kernel/mm/lru_gen/enabled 2>/dev/null || :"},
+		Setup:    []string{MakeData, "cat " + lruFile + " >/run/lru.was 2>/dev/null || :", "{ echo " + lru + " >" + lruFile + "; } 2>/dev/null || :"},
+		Teardown: []string{"{ cat /run/lru.was >" + lruFile + "; } 2>/dev/null || :"},
 		Sessions: []Session{{Name: "a", Flags: []string{"--memory-max", "400M"}, Actors: []Actor{
 			{Do: Grow, First: 40, UpTo: 40}, {Do: Read, Times: 4}, {Do: Tmpfs, UpTo: 60, After: 50 * time.Second},
 		}}},

@@ -1,0 +1,82 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/sessionbox/sessionbox/integration/membench/score"
+)
+
+// meminfo gives a line of /proc/meminfo in MiB.
+func meminfo(name string) (int, bool) {
+	f, err := os.Open("/proc/meminfo")
+	if err != nil {
+		return 0, false
+	}
+	defer f.Close()
+	for lines := bufio.NewScanner(f); lines.Scan(); {
+		if rest, ok := strings.CutPrefix(lines.Text(), name+":"); ok {
+			n, err := strconv.Atoi(strings.Fields(rest)[0])
+			return n / 1024, err == nil
+		}
+	}
+	return 0, false
+}
+
+// stalled is for how long everything has waited for memory, ever.
+func stalled() (time.Duration, bool) {
+	b, err := os.ReadFile("/proc/pressure/memory")
+	if err != nil {
+		return 0, false
+	}
+	_, full, ok := strings.Cut(string(b), "full ")
+	_, total, ok2 := strings.Cut(full, "total=")
+	n, err := strconv.ParseInt(strings.TrimSpace(total), 10, 64)
+	return time.Duration(n) * time.Microsecond, ok && ok2 && err == nil
+}
+
+// thrashing is the share of two seconds in which everything waits for memory from which
+// on a host is said to thrash.
+const thrashing = .40
+
+// gauge says once a second how it is.
+func (r *stage) gauge(ctx context.Context) {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	was, _ := stalled()
+	before, last := 0., clock()
+	said := false
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		now := clock()
+		all, _ := stalled()
+		full := (all - was).Seconds() / (now - last).Seconds()
+		was, last = all, now
+		if !said && (full+before)/2 > thrashing {
+			said = true
+			r.tape.sayAt(now, score.Record{What: score.Thrash})
+		}
+		before = full
+		rec := score.Record{What: score.Progress, Full: full, MiB: r.taken()}
+		rec.Available, _ = meminfo("MemAvailable")
+		rec.SwapFree, _ = meminfo("SwapFree")
+		r.tape.sayAt(now, rec)
+	}
+}
+
+// taken is what the actors of each session have.
+func (r *stage) taken() map[string]int {
+	all := map[string]int{}
+	for _, m := range r.cast {
+		all[m.session] += int(m.page.taken.Load() / mib)
+	}
+	return all
+}
