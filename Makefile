@@ -9,7 +9,7 @@ LINT_VERSION = v2.15.0
 .PHONY: help build install test test-unit test-cgroup test-systemd test-vm test-vm-memory lint bench bench-memory cross demo gen clean
 
 help: ## list the targets
-	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 build: ## bin/sessionbox, static
 	$(GO) build -trimpath -o bin/sessionbox ./cmd/sessionbox
@@ -34,7 +34,7 @@ test-vm:
 	$(GO) run ./integration/tiers -tiers vm
 
 test-vm-memory: ## a leak and a burst in one guest: warned of in time, and the right one stopped
-	$(GO) test -v -count=1 -timeout 60m -run '^TestMemoryVM$$' ./integration/membench
+	SESSIONBOX_TEST_TIER=vm-memory $(GO) test -v -count=1 -timeout 60m -run '^TestMemoryVM$$' ./integration/membench
 
 lint: ## gofmt, vet for linux and darwin, golangci-lint
 	@test -z "$$(gofmt -l cmd pkg integration)" || { gofmt -l cmd pkg integration; exit 1; }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/sessionbox/sessionbox/integration/membench/score"
+	"golang.org/x/sys/unix"
 )
 
 // heartbeat is what a small program on the host sees: it wants to run ten times a
@@ -96,11 +97,11 @@ func kernel(ctx context.Context, b *box) error {
 		buf := make([]byte, 8192)
 		for {
 			n, err := f.Read(buf)
-			if errors.Is(err, os.ErrClosed) {
-				return
+			if errors.Is(err, unix.EPIPE) {
+				continue // some was overwritten
 			}
 			if err != nil {
-				continue // EPIPE: some was overwritten
+				return
 			}
 			if at, r, ok := oomKill(string(buf[:n])); ok {
 				r.Session = b.sessionIn(r.Text)

@@ -21,7 +21,7 @@ func All() []Scenario {
 		},
 		{
 			Name: "2", Title: "a burst of 4 processes to 900M under 400M, as fast as they can, with a brake",
-			Host: Host{MemoryMiB: 1536}, Steps: "brake,freeze", Length: 40 * time.Second,
+			Host: Host{MemoryMiB: 1024}, Steps: "brake,freeze", Length: 40 * time.Second,
 			Sessions: []Session{
 				{Name: "a", Flags: []string{"--memory-max", "400M"}, Actors: []Actor{{Do: Grow, Count: 4, UpTo: 225, After: 5 * time.Second}}},
 				bystander,
@@ -35,7 +35,7 @@ func All() []Scenario {
 			Name: "5", Title: "the first command leaves, its 10 children of 60 MB stay",
 			Host: Host{MemoryMiB: 1536}, Length: 40 * time.Second,
 			Sessions: []Session{
-				{Name: "a", Flags: []string{"--memory-max", "1G"}, Actors: []Actor{{Do: Leave, Count: 10, Rate: 5, UpTo: 60}}},
+				{Name: "a", Flags: []string{"--memory-warn", "on"}, Actors: []Actor{{Do: Leave, Count: 10, Rate: 5, UpTo: 60}}},
 				bystander,
 			},
 			Deeds:  []Deed{{At: 25 * time.Second, Do: "measure"}, {At: 30 * time.Second, Args: []string{"close", "a"}}},
