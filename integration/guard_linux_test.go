@@ -386,3 +386,31 @@ func TestGuardAskedTwice(t *testing.T) {
 		}
 	}
 }
+
+// TestGuardKilledIsReplaced: whoever uses a session that must be watched starts a guard
+// anew the moment after it was killed: one that the kernel is still taking apart holds
+// its lock and watches nothing.
+func TestGuardKilledIsReplaced(t *testing.T) {
+	r := newRig(t)
+	r.guarded()
+	defer r.endGuard()
+	id := r.open("leased", "--lease", "10m")
+	times := 10
+	if r.box == "systemd" { // whose manager starts a service again after a second, and five times at most
+		times = 3
+	}
+	for range times {
+		g, ok := r.guard()
+		if !ok {
+			t.Fatal("no guard runs")
+		}
+		if err := g.signal(unix.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		r.exec(id, "true").must(t, 0, "exec")
+		if now, ok := r.guard(); !ok || now == g {
+			t.Fatalf("after %v was killed, %v watches (%v)", g, now, ok)
+		}
+	}
+	r.closed(id)
+}

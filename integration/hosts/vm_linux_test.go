@@ -22,6 +22,8 @@ var vmTests = []string{
 	"TestCeilingsAreInForce", "TestMemoryMax", "TestForkStorm",
 	// what the kernel counts against what was taken
 	"TestAccounting",
+	// the guard that watches memory, which only the guests count
+	"TestMemoryWarning", "TestMemoryFreeze", "TestMemoryClose", "TestMemoryRun",
 	// many at once, and inside each other
 	"TestThreeDeep", "TestNoParent", "TestCrowd", "TestCrowdInOneSession", "TestOneNameManyOpens",
 	// closing without what closing usually has

@@ -80,7 +80,8 @@ func (c *commands) run(ctx context.Context, session, line, dir string, env []str
 func (c *commands) one(ctx context.Context, line, dir string, env []string) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, c.limit, fmt.Errorf("it was ended after %v", c.limit))
 	defer cancel()
-	cmd := exec.Command("/bin/sh", "-c", line)
+	argv := undefended(line)
+	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Env = append(ourEnv(), env...)
 	cmd.Dir = "/"
 	if fi, err := os.Stat(dir); err == nil && fi.IsDir() {

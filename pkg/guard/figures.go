@@ -39,6 +39,15 @@ func (m *metrics) warned(w *memlimit.Warning) {
 	}
 }
 
+// did counts something that was done for want of memory.
+func (m *metrics) did(d memlimit.Deed) {
+	if m != nil {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.deeds.add(1, string(d))
+	}
+}
+
 // watches says whose figures are to be told.
 func (m *metrics) watches(mem *memory) {
 	if m != nil {

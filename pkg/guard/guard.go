@@ -53,7 +53,9 @@ type guard struct {
 	log      *slog.Logger
 	metrics  *metrics // nil: nobody asks
 	store    *store.Store
+	keeper   Keeper
 	lock     *store.GuardLock
+	noting   sync.Mutex // of note and of who holds the lock
 	note     store.GuardNote
 	onDemand bool
 	ready    func()
@@ -126,7 +128,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	if err != nil {
 		return err
 	}
-	g := &guard{sessions: o.Manager, clock: proc.Clock, log: log, store: st, onDemand: o.OnDemand, ready: o.Ready, rules: o.Memory, plan: newPlan(), statuses: map[string]map[proc.ID]syscall.WaitStatus{},
+	g := &guard{sessions: o.Manager, keeper: o.Manager, clock: proc.Clock, log: log, store: st, onDemand: o.OnDemand, ready: o.Ready, rules: o.Memory, plan: newPlan(), statuses: map[string]map[proc.ID]syscall.WaitStatus{},
 		note: store.GuardNote{Process: store.ProcID(self), OnDemand: o.OnDemand, Since: time.Now(), Metrics: o.Metrics}}
 	held := false
 	if g.lock, err = g.tryLock(ctx); errors.Is(err, session.ErrHeld) {
@@ -171,9 +173,9 @@ func Run(ctx context.Context, o Options) (err error) {
 
 // main is the life of a guard that has the lock.
 func (g *guard) main(ctx context.Context) error {
-	if err := g.lock.Note(g.note); err != nil {
-		g.log.Warn("say in the lock's file who holds it", "err", err)
-	}
+	g.noting.Lock()
+	g.sayWho()
+	g.noting.Unlock()
 	unwatch := g.watchMemory()
 	why, err := g.loop(ctx)
 	unwatch()
@@ -196,10 +198,10 @@ func (g *guard) main(ctx context.Context) error {
 
 // begun says that the guard watches.
 func (g *guard) begun() {
+	g.noting.Lock()
 	g.note.Ready = true
-	if err := g.lock.Note(g.note); err != nil {
-		g.log.Debug("say in the lock's file that it watches", "err", err)
-	}
+	g.sayWho()
+	g.noting.Unlock()
 	how := ""
 	if g.onDemand {
 		how = ", on demand"

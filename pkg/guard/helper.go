@@ -37,6 +37,7 @@ func Helper(args []string) (code int, done bool) {
 
 func onDemand(log *slog.Logger, byPipe bool) error {
 	Frugal()
+	Defend()
 	signal.Ignore(syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGPIPE)
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
@@ -112,10 +113,11 @@ func StderrLog(level slog.Level) *slog.Logger {
 }
 
 // Frugal makes the process give memory back rather than keep it: a guard sleeps most
-// of the time.
+// of the time. The limit has room for a thousand watched sessions: a collector that
+// runs all the time would cost more than it gives back.
 func Frugal() {
 	debug.SetGCPercent(50)
-	debug.SetMemoryLimit(24 << 20)
+	debug.SetMemoryLimit(48 << 20)
 }
 
 // Version is that of the program.

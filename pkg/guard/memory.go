@@ -1,13 +1,10 @@
 package guard
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"log/slog"
-	"path/filepath"
 	"runtime"
-	"slices"
 	"sync"
 	"time"
 
@@ -70,10 +67,9 @@ type spot struct {
 	// in it. Both are made when something comes or goes, so that a round makes nothing.
 	swap   []*memlimit.Sample
 	inside []*memlimit.Verdict
-	// host is what was in use of the host when this was last measured, cost how long that
-	// took.
-	host uint64
-	cost time.Duration
+	cost   time.Duration // how long it took to measure
+	// moved is when a sample last differed from the one before.
+	moved time.Duration
 }
 
 // memory watches what the sessions of a guard, what is around them and the machine
@@ -87,11 +83,13 @@ type memory struct {
 	// told gets what is to be told; it must not wait.
 	told func(*told)
 	// act gets what is to be done; it must not wait. Nil: nothing may be.
-	act func(memlimit.Action)
+	act func(a memlimit.Action, inode uint64)
 
 	mu sync.Mutex
 	// news are the sessions that have changed since the last round; nil: it is no more.
-	news map[string]*session.Watch
+	// acted are those that something was done to.
+	news  map[string]*session.Watch
+	acted []string
 
 	// looking is held while figures change, for who asks for them.
 	looking  sync.Mutex
@@ -119,6 +117,10 @@ const (
 	// sumFactor is how much longer than adding up the processes of a session took is
 	// waited before that is done again: a thousand of them take 50 ms.
 	sumFactor = 50
+	// sumTime is between two looks at one that is at rest: nobody enforces its ceiling.
+	sumTime = 2 * time.Second
+	// stirs is by how much a sample differs from the one before if a place is not at rest.
+	stirs = 1 << 20
 	// whoTime is how old the figures of sessions may be while a place they share is
 	// short: it is to be said whose it is.
 	whoTime = time.Second
@@ -138,6 +140,14 @@ func (m *memory) set(id string, w *session.Watch) {
 	}
 	m.mu.Lock()
 	m.news[id] = w
+	m.mu.Unlock()
+	m.src.Wake()
+}
+
+// again has a session looked at: something was done to it.
+func (m *memory) again(id string) {
+	m.mu.Lock()
+	m.acted = append(m.acted, id)
 	m.mu.Unlock()
 	m.src.Wake()
 }
@@ -192,6 +202,23 @@ func (m *memory) next() time.Duration {
 	return (at + grid - 1) / grid * grid
 }
 
+// aligned is when a place is looked at that wants to be after that time: with others,
+// as it is the waking up that costs.
+func aligned(now, next time.Duration) time.Duration {
+	step := grid
+	for _, s := range []time.Duration{2 * time.Second, time.Second, 200 * time.Millisecond} {
+		if next >= s {
+			step = s
+			break
+		}
+	}
+	at := (now + next) / step * step
+	if at < now+next/2 {
+		at += step
+	}
+	return at
+}
+
 // force has a place looked at because the kernel said so, not more often than it is
 // of use.
 func (m *memory) force(w meter) {
@@ -204,290 +231,4 @@ func (m *memory) force(w meter) {
 	}
 	s.whole = true
 	s.due = min(s.due, max(m.clock(), s.forced+forceRest+grid/2))
-}
-
-// learn takes in the sessions that have changed.
-func (m *memory) learn() {
-	m.mu.Lock()
-	news := m.news
-	if len(news) > 0 {
-		m.news = map[string]*session.Watch{}
-	}
-	m.mu.Unlock()
-	if len(news) == 0 {
-		return
-	}
-	m.looking.Lock()
-	defer m.looking.Unlock()
-	for id, w := range news {
-		s := m.sessions[id]
-		switch {
-		case w == nil || w.Memory.Path == "":
-			m.drop(s)
-		case s != nil && s.path == w.Memory.Path && s.watch.Inode == w.Memory.Inode:
-			s.take(w)
-		default:
-			m.drop(s)
-			m.follow(id, w)
-		}
-	}
-	m.link()
-}
-
-func (s *spot) take(w *session.Watch) {
-	s.watch, s.Name = w.Memory, cmp.Or(w.Name, w.Session)
-	s.due = 0
-}
-
-func (m *memory) follow(id string, w *session.Watch) {
-	meter, err := m.src.Session(&w.Memory)
-	if err != nil {
-		m.log.Debug("measure the memory of a session", "session", id, "err", err)
-		return
-	}
-	s := &spot{Place: memlimit.Place{Kind: memlimit.KindSession, Session: id, Hidden: m.host.Hidden}, path: w.Memory.Path, meter: meter}
-	s.take(w)
-	m.sessions[id], m.byMeter[meter] = s, s
-}
-
-func (m *memory) drop(s *spot) {
-	if s == nil {
-		return
-	}
-	delete(m.sessions, s.Session)
-	delete(m.groups, s.path)
-	delete(m.byMeter, s.meter)
-	m.crier.Drop(s.Place)
-	s.meter.Close()
-}
-
-// link finds out what lies in what.
-func (m *memory) link() {
-	boxes := map[string]*spot{}
-	for _, s := range m.sessions {
-		boxes[s.path] = s
-	}
-	used := map[string]bool{}
-	m.order = m.order[:0]
-	for _, s := range m.sessions {
-		s.around = s.around[:0]
-		for _, dir := range m.src.Around(s.path) {
-			a := boxes[dir]
-			if a == nil {
-				a = m.group(dir)
-			}
-			if a == nil {
-				continue
-			}
-			used[dir] = true
-			s.around = append(s.around, a)
-		}
-		s.around = append(s.around, m.host)
-		m.order = append(m.order, s)
-	}
-	for dir, g := range m.groups {
-		if !used[dir] {
-			m.drop(g)
-			continue
-		}
-		g.around = g.around[:0]
-		for _, d := range m.src.Around(dir) {
-			if a := m.groups[d]; a != nil {
-				g.around = append(g.around, a)
-			}
-		}
-		g.around = append(g.around, m.host)
-		m.order = append(m.order, g)
-	}
-	m.order = append(m.order, m.host)
-	for _, s := range m.order {
-		s.inside = s.inside[:0]
-		s.swap = append(s.swap[:0], &s.sample)
-		for _, a := range s.around {
-			s.swap = append(s.swap, &a.sample)
-		}
-	}
-	for _, s := range m.sessions {
-		// What lies in a session counts as that session's for who is further out.
-		for _, a := range s.around {
-			a.inside = append(a.inside, &s.verdict)
-			if a.Kind == memlimit.KindSession {
-				break
-			}
-		}
-	}
-	slices.SortStableFunc(m.order, func(a, b *spot) int {
-		return cmp.Or(cmp.Compare(len(b.around), len(a.around)), cmp.Compare(a.path, b.path))
-	})
-}
-
-// group is the place of a directory around boxes, nil if it cannot be measured.
-func (m *memory) group(dir string) *spot {
-	if g := m.groups[dir]; g != nil {
-		return g
-	}
-	meter, err := m.src.Group(dir)
-	if err != nil {
-		m.log.Debug("measure the memory of a cgroup", "path", dir, "err", err)
-		return nil
-	}
-	g := &spot{Place: memlimit.Place{Kind: memlimit.KindAncestor, Name: filepath.Base(dir), Hidden: m.host.Hidden}, path: dir, meter: meter}
-	m.groups[dir], m.byMeter[meter] = g, g
-	return g
-}
-
-// round looks at the places that are due: at the host first, as its room in swap is
-// everybody's, and judges from the inside out, as what is around something is told
-// what that can still take.
-func (m *memory) round(now time.Duration) {
-	// What is due within the next moment is looked at now.
-	horizon := now + grid/2
-	any := false
-	for _, s := range m.order {
-		any = any || s.due <= horizon
-	}
-	if !any {
-		return
-	}
-	if !m.host.known || m.host.due <= horizon || now-m.host.sample.At >= whoTime {
-		m.readHost()
-	}
-	looked := false
-	m.looking.Lock()
-	for _, s := range m.order {
-		if s.due > horizon {
-			continue
-		}
-		if s == m.host {
-			s.forced, s.whole = now, false
-			if s.failed {
-				s.due = now + restTime
-				continue
-			}
-		} else if !m.read(s, now) {
-			continue
-		}
-		m.judge(s, now)
-		looked = true
-	}
-	m.looking.Unlock()
-	if !looked {
-		return
-	}
-	for _, s := range m.order {
-		if s.known && s.verdict.At >= now {
-			m.hear(s)
-		}
-	}
-	m.decide(now)
-}
-
-func (m *memory) readHost() {
-	h := m.host
-	var err error
-	m.looking.Lock()
-	m.swapFree, m.worth, err = m.src.Host(&h.sample)
-	m.looking.Unlock()
-	if err != nil && !h.failed {
-		m.log.Warn("measure the memory of the host", "err", err)
-	}
-	h.failed = err != nil
-}
-
-// read takes a sample. What cannot be read is tried again later: it is gone, and soon
-// somebody says so, or it is for the moment.
-func (m *memory) read(s *spot, now time.Duration) bool {
-	if !s.whole && m.atRest(s, now) {
-		return true
-	}
-	if s.whole {
-		s.forced = now
-	}
-	var got memlimit.Sample
-	err := s.meter.Sample(&got)
-	if err != nil {
-		if !s.failed && !errors.Is(err, errGone) {
-			m.log.Warn("measure memory", "of", s.Name, "err", err)
-		}
-		s.failed, s.due = true, now+restTime
-		return false
-	}
-	s.sample, s.failed, s.whole = got, false, false
-	s.cost = got.Done - got.At
-	if s.Kind == memlimit.KindSession {
-		// One that the kernel does not enforce is warned of all the same.
-		s.sample.Max = min(s.sample.Max, s.watch.Ceiling)
-	}
-	s.host = m.host.sample.Hard
-	return true
-}
-
-// atRest says whether the sample before still holds, and brings it up to date.
-func (m *memory) atRest(s *spot, now time.Duration) bool {
-	if !s.known || s.verdict.Level > memlimit.OK || s.verdict.Growing {
-		return false
-	}
-	limit := s.sample.Max
-	if s.sample.Tier == memlimit.TierProcesses {
-		// Nothing there says cheaply whether it has moved; but what it has taken the
-		// machine has less.
-		if m.host.failed || m.host.sample.Hard > s.host+s.verdict.Headroom/8 || now-s.sample.Done > 2*restTime {
-			return false
-		}
-		s.sample.At = m.clock()
-		return true
-	}
-	room, bound := s.sample.SwapRoom, s.sample.Bound
-	if !s.meter.Still(&s.sample) {
-		return false
-	}
-	s.sample.SwapRoom, s.sample.Bound, s.sample.Max = room, bound, limit
-	return true
-}
-
-func (m *memory) judge(s *spot, now time.Duration) {
-	memlimit.SpreadSwap(s.swap, m.swapFree, m.worth)
-	s.sample.Bound = 0
-	if len(s.inside) > 0 && s.known {
-		s.sample.Bound = memlimit.RoomInside(&s.verdict, s.inside)
-	}
-	s.verdict = s.judge.Observe(&s.sample)
-	s.known = true
-	next := min(s.verdict.Next, restTime)
-	if s.sample.Tier == memlimit.TierProcesses {
-		next = max(next, min(sumFactor*s.cost, restTime))
-	}
-	s.due = now + next
-	if s.verdict.Gap > 0 {
-		m.log.Debug("nothing was known of a place for a while: its past is forgotten", "of", s.Name, "gap", s.verdict.Gap)
-	}
-	if s.Kind != memlimit.KindSession && s.verdict.Level >= memlimit.Warn { // whose is it?
-		for _, o := range m.sessions {
-			if at := max(now, o.sample.At+whoTime); at < o.due {
-				o.due, o.whole = at, true
-			}
-		}
-	}
-}
-
-// hear asks whether the verdict on a place is to be told.
-func (m *memory) hear(s *spot) {
-	if s.Kind == memlimit.KindSession && !s.watch.Warn {
-		return
-	}
-	t, ok := m.crier.Hear(s.Place, &s.verdict)
-	if !ok || m.told == nil {
-		return
-	}
-	w := memlimit.NewWarning(t, s.Place, &s.verdict)
-	if t.Change != memlimit.Cleared {
-		sc, at := m.scene()
-		if s.Kind == memlimit.KindSession {
-			w.Name(hogsOf(s.meter.Processes()), nil)
-		} else {
-			w.Name(nil, m.hogs(s))
-		}
-		w.Next, w.Prevent = m.ladder.Intent(&sc, at[s])
-	}
-	m.told(&told{warning: w, quiet: t.Quiet, who: m.concerned(s, &w)})
 }

@@ -38,6 +38,9 @@ func (s *spot) candidate(now time.Duration, at map[*spot]int) memlimit.Candidate
 	if !w.InUse {
 		c.Idle = now - w.Active
 	}
+	if !c.Frozen { // thawed by other means
+		c.FrozenAt = 0
+	}
 	for _, p := range w.Supervisors {
 		c.Attached = c.Attached || hasTerminal(p)
 	}
@@ -58,29 +61,39 @@ func hasTerminal(p proc.ID) bool {
 }
 
 // decide asks the ladder what is to be done, if anything may be or was.
-func (m *memory) decide(now time.Duration) {
-	if m.act == nil {
-		return
-	}
-	stirred := m.ladder.Holding()
+func (m *memory) decide() {
+	m.ladder.Rules = m.rules
+	stirred, may := m.ladder.Holding(), m.rules.Hold
 	for _, s := range m.order {
 		if !s.known {
 			continue
 		}
 		v := &s.verdict
+		may = may || s.watch.Steps != 0
+		m.ladder.Rules.Hold = m.ladder.Rules.Hold || s.watch.Steps&memlimit.MayHold != 0
 		stirred = stirred || v.Level > memlimit.OK || v.Now > memlimit.OK || s.watch.Frozen != 0 || v.RAM >= fullRAM && s.Kind != memlimit.KindSession
 	}
-	if !stirred {
+	if !stirred || !may && !m.ladder.Holding() || m.act == nil {
 		return
 	}
-	m.ladder.Rules = m.rules
 	sc, _ := m.scene()
 	for _, a := range m.ladder.Decide(&sc) {
-		if s := m.sessions[a.Session]; s != nil { // look at what came of it
-			s.due, s.whole = now, true
+		var inode uint64
+		if s := m.sessions[a.Session]; s != nil {
+			inode = s.watch.Inode
 		}
-		m.act(a)
+		m.act(a, inode)
 	}
+}
+
+// braked are the sessions that stand at a brake which may be ours.
+func (m *memory) braked() (all []memlimit.Action) {
+	for _, s := range m.sessions {
+		if s.known && s.watch.Steps&memlimit.MayBrake != 0 && s.sample.High != memlimit.Infinity {
+			all = append(all, memlimit.Action{Do: memlimit.Lift, Session: s.Session, Name: s.Name, Place: s.Place, Reason: "nobody watches it any more"})
+		}
+	}
+	return all
 }
 
 // fullRAM is from when on memory that others share is worth being looked at though

@@ -206,6 +206,8 @@ type groupMeter struct {
 	// shared is what the processes that were last asked exactly do not hold alone.
 	shared map[proc.ID]uint64
 	asked  time.Duration
+	// summed is when they were last added up, used the processor time before that.
+	summed, used time.Duration
 }
 
 func (m *groupMeter) Sample(out *memlimit.Sample) error {
@@ -216,6 +218,8 @@ func (m *groupMeter) Sample(out *memlimit.Sample) error {
 	case !errors.Is(err, cgroup.ErrNoMemory):
 		return err
 	}
+	m.summed = out.At
+	m.used, _ = m.sampler.CPU()
 	all, err := m.group.Processes()
 	if err != nil {
 		return err
@@ -263,7 +267,25 @@ func (m *groupMeter) exact(all []memlimit.Process, now time.Duration) {
 
 func idOf(p *memlimit.Process) proc.ID { return proc.ID{PID: p.PID, Start: p.Start} }
 
-func (m *groupMeter) Still(out *memlimit.Sample) bool { return m.sampler.Still(out) }
+// What is added up from processes has hardly moved while they did not use the
+// processor: in that time they can write to 20 MiB for the first time, at most.
+const (
+	stillUse  = 10 * time.Millisecond
+	stillTime = 30 * time.Second // and what somebody else does to it is seen after this
+)
+
+func (m *groupMeter) Still(out *memlimit.Sample) bool {
+	if out.Tier != memlimit.TierProcesses {
+		return m.sampler.Still(out)
+	}
+	now := proc.Clock()
+	used, ok := m.sampler.CPU()
+	if !ok || used-m.used > stillUse || now-m.summed >= stillTime {
+		return false
+	}
+	out.At, out.Done = now, now
+	return true
+}
 
 func (m *groupMeter) Processes() []memlimit.Process {
 	all, err := m.group.Processes()

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/sessionbox/sessionbox/pkg/internal/config"
+	"github.com/sessionbox/sessionbox/pkg/internal/proc"
 	"github.com/sessionbox/sessionbox/pkg/store"
 )
 
@@ -27,6 +28,10 @@ const (
 // EnvGuard in the environment, set to "off", keeps guards from being started.
 const EnvGuard = "SESSIONBOX_GUARD"
 
+// GuardMemoryMin is what the service manager is to keep for a guard: who watches memory
+// must get on when there is none. It needs a fourth of that.
+const GuardMemoryMin = 64 << 20
+
 // guardTime is how long an opener waits for a guard to be ready.
 const guardTime = 2 * time.Second
 
@@ -38,12 +43,14 @@ type GuardInfo struct {
 	Since    time.Time `json:"since"`
 	Ready    bool      `json:"ready"`
 	Metrics  string    `json:"metrics,omitempty"`
+	// Hold says why new sessions wait, "" when they do not.
+	Hold string `json:"hold,omitempty"`
 }
 
 // Guard says whether a guard watches the sessions. It disturbs none.
 func (m *Manager) Guard() (GuardInfo, error) {
 	note, held, err := m.store.Guard()
-	return GuardInfo{Running: held, PID: note.Process.PID, OnDemand: note.OnDemand, Since: note.Since, Ready: note.Ready, Metrics: note.Metrics}, err
+	return GuardInfo{Running: held, PID: note.Process.PID, OnDemand: note.OnDemand, Since: note.Since, Ready: note.Ready, Metrics: note.Metrics, Hold: note.Hold}, err
 }
 
 // Dirs says where records and history are kept.
@@ -104,9 +111,14 @@ func (m *Manager) guardOff() string {
 	return "" // that the config is wrong is said by what needs it
 }
 
+// guarded says whether a guard holds the lock and lives. One that was killed a moment
+// ago holds it until the kernel has taken it apart, and watches nothing.
 func (m *Manager) guarded() bool {
-	_, held, err := m.store.Guard()
-	return err == nil && held
+	note, held, err := m.store.Guard()
+	if err != nil || !held {
+		return false
+	}
+	return note.Process.PID == 0 || !proc.Ending(proc.ID(note.Process))
 }
 
 // reguard starts a guard anew for a session that has one by its nature, when it was

@@ -76,8 +76,8 @@ func (o *MemoryOptions) policy(cfg *config.Memory) (*store.MemoryPolicy, error) 
 
 // guardMay refuses steps that no guard of this version takes.
 func guardMay(s memlimit.Steps) error {
-	if s != 0 {
-		return &Error{Kind: ErrUnsupported, Text: fmt.Sprintf("memory steps %v are not part of this version", s), Hint: "it warns"}
+	if s&memlimit.MayHibernate != 0 {
+		return &Error{Kind: ErrUnsupported, Text: "memory step hibernate is not part of this version", Hint: "freeze stops a session without taking its memory"}
 	}
 	return nil
 }

@@ -97,6 +97,11 @@ func (m *Manager) Open(ctx context.Context, o OpenOptions) (*Session, error) {
 	if err != nil {
 		return nil, err
 	}
+	if !o.Attach && !o.TakeOver { // which most often opens none
+		if err := m.unheld(ctx); err != nil {
+			return nil, err
+		}
+	}
 	var at place
 	if own := ownSession(); len(own) > 0 && !o.NoParent {
 		if p, err := m.store.Get(own[len(own)-1]); err == nil && p.State != store.StateOpen {

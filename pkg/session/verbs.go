@@ -51,16 +51,18 @@ func (s *Session) Freeze(ctx context.Context) error {
 	return nil
 }
 
-// freezeIsMeant notes that a session which may have been frozen for being idle is
-// frozen because somebody wants it so: the next command does not thaw it.
+// freezeIsMeant notes that a session which may have been frozen for being idle, or for
+// want of memory, is frozen because somebody wants it so: neither the next command nor
+// a guard thaws it.
 func (s *Session) freezeIsMeant(ctx context.Context) {
-	if s.rec.IdleAction != store.IdleFreeze {
+	if s.rec.IdleAction != store.IdleFreeze && s.rec.Memory == nil {
 		return
 	}
 	wait, cancel := context.WithTimeout(ctx, lockTime)
 	defer cancel()
 	_, err := s.m.store.Update(wait, s.rec.ID, func(r *store.Session) error {
-		if r.IdleDone == 0 {
+		changed := byHand(r.Memory, false)
+		if r.IdleDone == 0 && !changed {
 			return errNothingToDo
 		}
 		r.IdleDone = 0
@@ -87,8 +89,28 @@ func (s *Session) Thaw(ctx context.Context) error {
 		return fmt.Errorf("thaw %s: %w", s.Name(), err)
 	}
 	s.m.thawAbandoned(&s.rec, box)
+	s.thawIsMeant(ctx)
 	s.m.event(store.Event{Event: "thawed", ID: s.rec.ID, Name: s.rec.Name}, nil)
 	return nil
+}
+
+// thawIsMeant notes that a session which was frozen for want of memory was thawed by
+// hand: a guard does not freeze it again at once.
+func (s *Session) thawIsMeant(ctx context.Context) {
+	if s.rec.Memory == nil {
+		return
+	}
+	wait, cancel := context.WithTimeout(ctx, lockTime)
+	defer cancel()
+	_, err := s.m.store.Update(wait, s.rec.ID, func(r *store.Session) error {
+		if !byHand(r.Memory, true) {
+			return errNothingToDo
+		}
+		return nil
+	})
+	if err != nil && !errors.Is(err, errNothingToDo) && !errors.Is(err, store.ErrNotFound) {
+		s.m.log.Warn("note that a thaw is meant", "session", s.rec.ID, "err", err)
+	}
 }
 
 // Frozen says whether the session is stopped.

@@ -55,3 +55,6 @@ func running(ID) (bool, error) { return false, ErrUnsupported }
 
 // Env needs procfs.
 func Env(int, ...string) (map[string]string, error) { return nil, ErrUnsupported }
+
+// Ending cannot tell more than [FateOf] here.
+func Ending(id ID) bool { return FateOf(id) == Gone }

@@ -161,15 +161,21 @@ func memoryFlags(f *pflag.FlagSet, o *memoryOptions) {
 	f.StringVar(&o.warn, "memory-warn", "", "`WHEN` to warn of its memory: on or off (default: on with a ceiling)")
 	f.StringVar(&o.onWarn, "on-warn", "", "`COMMAND` for the shell, run with each warning; - is none")
 	f.StringVar(&o.notify, "notify", "", "`WHERE` else to warn: desktop or none")
+	f.StringVar(&o.steps, "memory-steps", "", "`STEPS` when memory is short: warn,"+stepsWords)
+	f.BoolVar(&o.protected, "protected", false, "do nothing to it when memory is short")
 }
+
+// stepsWords are the steps that guards of this version take.
+const stepsWords = "hold,brake,freeze,close"
 
 // memoryOptions are the flags that say how memory is watched.
 type memoryOptions struct {
-	warn, onWarn, notify string
+	warn, onWarn, notify, steps string
+	protected                   bool
 }
 
 func (o *memoryOptions) options() (session.MemoryOptions, error) {
-	mo := session.MemoryOptions{Warn: o.warn, OnWarn: o.onWarn, Notify: o.notify}
+	mo := session.MemoryOptions{Warn: o.warn, OnWarn: o.onWarn, Notify: o.notify, Protected: o.protected}
 	switch o.warn {
 	case "", "on", "off":
 	default:
@@ -179,6 +185,13 @@ func (o *memoryOptions) options() (session.MemoryOptions, error) {
 	case "", "desktop", "none":
 	default:
 		return mo, usagef("--notify: not %q", o.notify).hintf("want desktop or none")
+	}
+	if o.steps != "" {
+		steps, err := memlimit.ParseSteps(o.steps)
+		if err != nil {
+			return mo, usagef("--memory-steps: %v", err).hintf("e.g. --memory-steps warn,freeze")
+		}
+		mo.Steps = &steps
 	}
 	return mo, nil
 }

@@ -59,6 +59,7 @@ func (a *app) guard(ctx context.Context, metrics string) error {
 		metrics = cfg.Metrics
 	}
 	guard.Frugal()
+	guard.Defend()
 	// Who asks twice (timeout(1) does: the process, then its group) must not cut short
 	// how it ends.
 	twice := make(chan os.Signal, 1)

@@ -53,7 +53,7 @@ func (o *openOptions) flags(f *pflag.FlagSet) {
 	f.StringVar(&o.idleAction, "idle-action", "", "`DO` with an idle one: warn (default), freeze or close")
 	f.BoolVar(&o.noParent, "no-parent", false, "be independent of the session this is called from")
 	f.BoolVar(&o.privateTmp, "private-tmp", false, "make the session's SESSIONBOX_TMPDIR the TMPDIR of its commands, too")
-	mirror(f, "on-owner-exit", "idle-timeout", "idle-action", "backend", "require", "cgroup-root", "memory-max", "memory-high", "swap-max", "pids-max", "memory-warn", "on-warn", "notify", "grace", "private-tmp")
+	mirror(f, "on-owner-exit", "idle-timeout", "idle-action", "backend", "require", "cgroup-root", "memory-max", "memory-high", "swap-max", "pids-max", "memory-warn", "on-warn", "notify", "memory-steps", "grace", "private-tmp")
 }
 
 // options checks the words among the flags.
@@ -122,9 +122,9 @@ A session is idle when no command is started in it or waited for, nobody touches
 and its processes use less than 1 % of a processor; looking at it is no use of it.
 A session frozen for being idle is thawed by the next exec.
 
-The memory of a session with a ceiling, --memory-warn on, --on-warn or --notify
-is watched by a guard: when it runs out, of its own ceiling, of a limit around it or of
-the host's, an event memory_warning says whose limit it is, what takes
+The memory of a session with a ceiling, --memory-warn on, --on-warn, --notify or
+--memory-steps is watched by a guard: when it runs out, of its own ceiling, of a limit
+around it or of the host's, an event memory_warning says whose limit it is, what takes
 it and when it is full (verb events). --on-warn runs a command with each warning, as
 this user, outside of the session, for 30 s at most; its environment says what it is
 about:
@@ -136,7 +136,9 @@ about:
                                          what is used, of what limit, whose that is
   SESSIONBOX_WARN_FULL_SECONDS           until it is full, if that is foreseen
   SESSIONBOX_WARN_TIER                   how it was measured: cgroup, cgroup1, processes
-Defaults are in [memory] of the config file.
+With --memory-steps more is done than to warn, in this order: hold (new sessions wait),
+brake (slowed for 10 s at most, below a ceiling of its own), freeze (it stands still and
+is thawed when there is memory again), close. Defaults are in [memory] of the config file.
 
 A ceiling that this machine cannot enforce is said on stderr, and in JSON.
 

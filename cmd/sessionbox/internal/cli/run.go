@@ -95,6 +95,11 @@ func (a *app) run(ctx context.Context, o *runOptions, argv []string) error {
 	if !a.json {
 		a.warnCeilings(s.Ceilings())
 	}
+	if s.WatchesMemory() {
+		warned, cancel := context.WithCancel(ctx)
+		defer cancel()
+		go a.sayWarnings(warned, m, s)
+	}
 	r := &running{a: a, m: m, s: s, sup: sup, cmd: cmd, quiet: o.quiet}
 	return r.run(ctx, open)
 }

@@ -1,0 +1,185 @@
+package integration_test
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sessionbox/sessionbox/pkg/memlimit"
+	"github.com/sessionbox/sessionbox/pkg/session"
+	"github.com/sessionbox/sessionbox/pkg/store"
+)
+
+// happened are the events of a kind in the history of the rig, the oldest first.
+func (r *rig) happened(kind string) (all []store.Event) {
+	r.t.Helper()
+	o := r.run("events", "--json", "--since", "1h", "--event", kind).must(r.t, 0, "events")
+	for line := range strings.Lines(string(o.stdout)) {
+		var e store.Event
+		if err := json.Unmarshal([]byte(line), &e); err != nil {
+			r.t.Fatalf("%q: %v", line, err)
+		}
+		all = append(all, e)
+	}
+	return all
+}
+
+// warnings are those of a session that people are to see.
+func (r *rig) warnings(id string) (all []memlimit.Warning, at []time.Time) {
+	r.t.Helper()
+	for _, e := range r.happened(session.EventMemoryWarning) {
+		var w memlimit.Warning
+		if err := json.Unmarshal(e.Detail, &w); err != nil {
+			r.t.Fatalf("%s: %v", e.Detail, err)
+		}
+		if e.ID == id && w.Level >= memlimit.Warn {
+			all, at = append(all, w), append(at, e.Time)
+		}
+	}
+	return all, at
+}
+
+// enforced says whether the kernel enforces the memory ceiling of a session.
+func (r *rig) enforced(id string) bool {
+	r.t.Helper()
+	i := slices.IndexFunc(r.inspect(id).Limits, func(c memlimit.Ceiling) bool { return c.File == "memory.max" })
+	return i >= 0 && r.inspect(id).Limits[i].InForce
+}
+
+// leak is the command line of one that takes that much at 15 MiB a second: what is to
+// be done to it is not spared for having been opened just now, when that is due.
+func (p payloads) leak(mib string) []string { return p.argv("leak", "--arg", mib+"/15") }
+
+// TestMemoryWarning: a session that leaks is warned of, by name and with who takes it,
+// before the kernel kills there; its command is run, and a session at rest is warned of
+// by nobody. Where the kernel has no controller the ceiling is warned of all the same.
+func TestMemoryWarning(t *testing.T) {
+	r := newRig(t)
+	r.guarded()
+	defer r.endGuard()
+	p, calm := r.payloads("leak"), r.payloads("calm")
+	called := filepath.Join(r.home, "called")
+	const on = `echo "$SESSIONBOX_WARN_NAME $SESSIONBOX_WARN_LEVEL $SESSIONBOX_WARN_LIMIT_BYTES $SESSIONBOX_WARN_SESSION" >>`
+	id := r.open("leaks", "--memory-max", "256M", "--on-warn", on+called)
+	calmID := r.open("calm", "--memory-max", "256M")
+	if _, ok := r.guard(); !ok {
+		t.Fatal("no guard was started for a session with a memory ceiling")
+	}
+	r.detach(calmID, calm.argv("payload")...)
+	calm.await(1)
+	enforced := r.enforced(id)
+	r.detach(id, p.leak("400")...)
+	var all []memlimit.Warning
+	var at []time.Time
+	eventually(t, "a warning", func() bool { all, at = r.warnings(id); return len(all) > 0 })
+	w := all[0]
+	if w.Change != memlimit.Raised || w.Who.Session != id || w.Limit.Session != id || w.LimitBytes == nil || *w.LimitBytes != 256<<20 || w.HardBytes > 256<<20 {
+		t.Errorf("the warning is %+v", w)
+	}
+	if len(w.Processes) == 0 || w.Processes[0].Task != 1 || w.Processes[0].Bytes < w.HardBytes/2 {
+		t.Errorf("it names %+v", w.Processes)
+	}
+	if want := map[bool]memlimit.Tier{true: memlimit.TierCgroup, false: memlimit.TierProcesses}[enforced]; w.Tier != want {
+		t.Errorf("it was measured by %s, want %s", w.Tier, want)
+	}
+	eventually(t, "its command", func() bool { return exists(called) })
+	b, err := os.ReadFile(called)
+	if f := strings.Fields(string(b)); err != nil || len(f) < 4 || f[0] != "leaks" || f[2] != "268435456" || f[3] != id {
+		t.Errorf("the command was told %q, %v", b, err)
+	}
+	if enforced {
+		eventually(t, "the kernel to kill it", func() bool { return task(t, r.inspect(id), 1).Ended != nil })
+		if end := *task(t, r.inspect(id), 1).Ended; end.Before(at[0]) {
+			t.Errorf("it was warned of at %v and had died at %v", at[0], end)
+		} else {
+			t.Logf("it was warned of %v before it died", end.Sub(at[0]).Round(100*time.Millisecond))
+		}
+	}
+	if all, _ := r.warnings(calmID); len(all) > 0 {
+		t.Errorf("the session at rest was warned of: %+v", all)
+	}
+	calm.ticking()
+	r.closed(id, graceFlags()...)
+	r.closed(calmID, graceFlags()...)
+	p.stopped()
+}
+
+// TestMemoryRun: who waits for a run is told on stderr of what its session runs into.
+func TestMemoryRun(t *testing.T) {
+	r := newRig(t)
+	r.guarded()
+	defer r.endGuard()
+	p := r.payloads("leak")
+	run := r.start(bin(), append([]string{"run", "--name", "run-" + tag(), "--memory-max", "256M", "--"}, p.leak("230")...)...)
+	p.await(1) // it holds all of it, and lives
+	eventually(t, "a warning", func() bool { return len(r.happened(session.EventMemoryWarning)) > 0 })
+	r.closeAll()
+	o := run.wait()
+	if text := string(o.stderr); !strings.Contains(text, "sessionbox: memory: session run-") || !strings.Contains(text, "256 MiB (its own limit)") {
+		t.Errorf("stderr of the run is %s", text)
+	}
+}
+
+// TestMemoryFreeze: a session that may be frozen is before it is full: nothing in it
+// dies. With more room it is thawed and runs on; one that is protected is let run.
+func TestMemoryFreeze(t *testing.T) {
+	r := newRig(t)
+	r.guarded()
+	defer r.endGuard()
+	p, q := r.payloads("leak"), r.payloads("protected")
+	id := r.open("leaks", "--memory-max", "256M", "--memory-steps", "freeze")
+	safe := r.open("protected", "--memory-max", "256M", "--memory-steps", "freeze,close", "--protected")
+	r.detach(id, p.leak("400")...)
+	r.detach(safe, q.leak("230")...)
+	eventually(t, "it to be frozen", func() bool { return r.inspect(id).Box.Frozen })
+	if i := r.inspect(id); i.Usage.OOMKills != nil && *i.Usage.OOMKills > 0 {
+		t.Errorf("it was frozen after the kernel had killed in it")
+	}
+	var done []store.Event
+	eventually(t, "it to be told", func() bool { done = r.happened(session.EventMemoryAction); return len(done) > 0 })
+	if e := done[0]; e.ID != id || !strings.HasPrefix(e.Msg, "freeze: session leaks") && !strings.Contains(e.Msg, "leaks") {
+		t.Errorf("what was done is %+v", e)
+	}
+	r.exec(id, "true").must(t, 125, "exec in a session that is frozen for want of memory")
+	r.run("limit", id, "--memory-max", "1G").must(t, 0, "limit")
+	eventually(t, "it to be thawed", func() bool { return !r.inspect(id).Box.Frozen })
+	p.await(1) // it has got all that it wants
+	q.await(1)
+	for _, e := range r.happened(session.EventMemoryAction) {
+		if e.ID == safe && !strings.HasPrefix(e.Msg, "helpless") {
+			t.Errorf("the protected session was not let alone: %s", e.Msg)
+		}
+	}
+	r.closed(id, graceFlags()...)
+	r.closed(safe, graceFlags()...)
+	p.stopped()
+	q.stopped()
+}
+
+// TestMemoryClose: of two sessions the one that leaks is closed, with the reason in its
+// receipt, and the other one lives.
+func TestMemoryClose(t *testing.T) {
+	r := newRig(t)
+	r.guarded()
+	defer r.endGuard()
+	p, other := r.payloads("leak"), r.payloads("other")
+	id := r.open("leaks", "--memory-max", "256M", "--memory-steps", "close", "--grace", "0.2")
+	otherID := r.open("other", "--memory-max", "256M", "--memory-steps", "close")
+	r.detach(otherID, other.argv("payload")...)
+	other.await(1)
+	r.detach(id, p.leak("400")...)
+	eventually(t, "it to be closed", func() bool { _, ok := r.listed(id); return !ok })
+	receipts := r.happened(session.EventClosed)
+	i := slices.IndexFunc(receipts, func(e store.Event) bool { return e.ID == id })
+	var receipt session.Receipt
+	if i < 0 || json.Unmarshal(receipts[i].Detail, &receipt) != nil || !strings.HasPrefix(receipt.Reason, "memory: session leaks") {
+		t.Errorf("its receipt says %q", receipt.Reason)
+	}
+	p.stopped()
+	other.ticking()
+	r.closed(otherID, graceFlags()...)
+}
