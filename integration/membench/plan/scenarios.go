@@ -65,7 +65,7 @@ func All() []Scenario {
 		{
 			Name: "8a", Title: "swap full of cold pages, 40 % available",
 			Host: Host{MemoryMiB: 1024, SwapMiB: 512}, Steps: "freeze,close", Length: 90 * time.Second, Peers: true,
-			Outside:  []Actor{{Do: SwapOut, First: 512, UpTo: 512}, {Do: Grow, First: 380, UpTo: 380}},
+			Outside:  []Actor{{Do: SwapOut, First: 512, UpTo: 512}, {Do: Grow, First: 430, UpTo: 430}},
 			Sessions: []Session{bystander},
 		},
 		{
