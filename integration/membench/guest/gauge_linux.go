@@ -11,32 +11,33 @@ import (
 	"github.com/sessionbox/sessionbox/integration/membench/score"
 )
 
-// meminfo gives a line of /proc/meminfo in MiB.
-func meminfo(name string) (int, bool) {
+// meminfo gives a line of /proc/meminfo in MiB, 0 for one that is not there.
+func meminfo(name string) int {
 	f, err := os.Open("/proc/meminfo")
 	if err != nil {
-		return 0, false
+		return 0
 	}
 	defer f.Close()
 	for lines := bufio.NewScanner(f); lines.Scan(); {
 		if rest, ok := strings.CutPrefix(lines.Text(), name+":"); ok {
-			n, err := strconv.Atoi(strings.Fields(rest)[0])
-			return n / 1024, err == nil
+			n, _ := strconv.Atoi(strings.Fields(rest)[0])
+			return n / 1024
 		}
 	}
-	return 0, false
+	return 0
 }
 
-// stalled is for how long everything has waited for memory, ever.
-func stalled() (time.Duration, bool) {
+// stalled is for how long everything has waited for memory, ever; 0 where the kernel
+// does not say.
+func stalled() time.Duration {
 	b, err := os.ReadFile("/proc/pressure/memory")
 	if err != nil {
-		return 0, false
+		return 0
 	}
-	_, full, ok := strings.Cut(string(b), "full ")
-	_, total, ok2 := strings.Cut(full, "total=")
-	n, err := strconv.ParseInt(strings.TrimSpace(total), 10, 64)
-	return time.Duration(n) * time.Microsecond, ok && ok2 && err == nil
+	_, full, _ := strings.Cut(string(b), "full ")
+	_, total, _ := strings.Cut(full, "total=")
+	n, _ := strconv.ParseInt(strings.TrimSpace(total), 10, 64)
+	return time.Duration(n) * time.Microsecond
 }
 
 // thrashing is the share of two seconds in which everything waits for memory from which
@@ -47,7 +48,7 @@ const thrashing = .40
 func (r *stage) gauge(ctx context.Context) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
-	was, _ := stalled()
+	was := stalled()
 	before, last := 0., clock()
 	said := false
 	for {
@@ -57,7 +58,7 @@ func (r *stage) gauge(ctx context.Context) {
 		case <-tick.C:
 		}
 		now := clock()
-		all, _ := stalled()
+		all := stalled()
 		full := (all - was).Seconds() / (now - last).Seconds()
 		was, last = all, now
 		if !said && (full+before)/2 > thrashing {
@@ -65,10 +66,7 @@ func (r *stage) gauge(ctx context.Context) {
 			r.tape.sayAt(now, score.Record{What: score.Thrash})
 		}
 		before = full
-		rec := score.Record{What: score.Progress, Full: full, MiB: r.taken()}
-		rec.Available, _ = meminfo("MemAvailable")
-		rec.SwapFree, _ = meminfo("SwapFree")
-		r.tape.sayAt(now, rec)
+		r.tape.sayAt(now, score.Record{What: score.Progress, Full: full, MiB: r.taken(), Available: meminfo("MemAvailable"), SwapFree: meminfo("SwapFree")})
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -218,8 +219,8 @@ func (r *stage) strike(err error) {
 	if out, err := r.box.run(ctx, "close", "--now", "--all"); err != nil {
 		fmt.Println(out, err)
 	}
-	for i := len(r.undo) - 1; i >= 0; i-- {
-		r.undo[i]()
+	for _, undo := range slices.Backward(r.undo) {
+		undo()
 	}
 	for _, line := range append(r.s.Teardown, "echo 1 >/proc/sys/vm/drop_caches", "swapoff -a && swapon /dev/vdc 2>/dev/null || :") {
 		if err := shell(ctx, line); err != nil {
@@ -238,7 +239,5 @@ func machine() string {
 	if controllers == "" {
 		controllers = "v1"
 	}
-	total, _ := meminfo("MemTotal")
-	available, _ := meminfo("MemAvailable")
-	return fmt.Sprintf("Linux %s, %d MiB, %d available, lru_gen %s, cgroup %s", text("/proc/sys/kernel/osrelease"), total, available, text("/sys/kernel/mm/lru_gen/enabled"), controllers)
+	return fmt.Sprintf("Linux %s, %d MiB, %d available, lru_gen %s, cgroup %s", text("/proc/sys/kernel/osrelease"), meminfo("MemTotal"), meminfo("MemAvailable"), text("/sys/kernel/mm/lru_gen/enabled"), controllers)
 }
