@@ -34,7 +34,15 @@ func readScore() (int, error) {
 // undefended is the command line of the shell for a command that is not to inherit
 // our defence: raising a score is allowed to everybody.
 func undefended(line string) []string {
-	if score, err := readScore(); err != nil || score >= 0 {
+	score, err := readScore()
+	if err != nil {
+		score = 0
+	}
+	return withoutScore(line, score)
+}
+
+func withoutScore(line string, score int) []string {
+	if score >= 0 {
 		return []string{"/bin/sh", "-c", line}
 	}
 	return []string{"/bin/sh", "-c", `echo 0 2>/dev/null >` + oomScoreFile + `; exec /bin/sh -c "$1"`, "sh", line}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"time"
 
 	"github.com/sessionbox/sessionbox/pkg/internal/proc"
 )
@@ -31,7 +32,9 @@ func (g *guard) watchMemory() (stop func()) {
 		for _, a := range g.memory.braked() { // no place to rest in
 			d.do(a, g.memory.sessions[a.Session].watch.Inode)
 		}
+		late := time.AfterFunc(windUp, cancel) // what is cut short is taken up by the next guard
 		d.all.Wait()
+		late.Stop()
 		cancel()
 	})
 	all.Go(func() { t.serve(ctx) })

@@ -376,3 +376,33 @@ func TestMemoryWarnOff(t *testing.T) {
 		}
 	})
 }
+
+// A round over sessions at rest makes nothing: a guard may watch for weeks.
+func TestMemoryRoundAllocatesNothing(t *testing.T) {
+	g := newGround(t)
+	const slice = "/sys/fs/cgroup/sessionbox.slice"
+	g.boxes[slice] = &madeUp{g: g, tier: memlimit.TierCgroup, max: 4000 * mib, hard: constant(300)}
+	for _, id := range []string{"a", "b", "c"} {
+		g.boxes["/sys/fs/cgroup/sessionbox.slice/"+id] = &madeUp{g: g, tier: memlimit.TierCgroup, max: 400 * mib, hard: constant(20), around: []string{slice}}
+		w := ceilinged(400 * mib)
+		w.Path = "/sys/fs/cgroup/sessionbox.slice/" + id
+		g.m.set(id, &session.Watch{Session: id, Memory: w})
+	}
+	g.m.learn()
+	looks := 0
+	round := func() {
+		g.began = g.began.Add(-time.Second)
+		before := g.host.samples
+		g.m.round(g.m.clock())
+		looks += g.host.samples - before
+	}
+	for range 20 {
+		round()
+	}
+	if n := testing.AllocsPerRun(100, round); n > 0 {
+		t.Errorf("a round allocates %v times", n)
+	}
+	if looks < 100 {
+		t.Errorf("%d looks at the host in 120 rounds: nothing was tested", looks)
+	}
+}

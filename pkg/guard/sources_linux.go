@@ -28,6 +28,8 @@ type kernel struct {
 	mount        cgroup.Mount
 	host         *cgroup.HostSampler
 	hostWake     *cgroup.Wake
+	memory1      *cgroup.Memory1 // nil: it is not mounted
+	around1      string          // see around1
 	wakes        map[int32]*groupMeter
 	woken        []meter
 	events       [64]unix.EpollEvent
@@ -50,6 +52,9 @@ func newSource() (source, error) {
 func (k *kernel) open() (err error) {
 	if k.host, err = cgroup.NewHostSampler("/proc"); err != nil {
 		return err
+	}
+	if m, err := cgroup.FindMemory1(); err == nil {
+		k.memory1, k.around1 = &m, around1()
 	}
 	if k.epoll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
 		return fmt.Errorf("epoll_create: %w", err)
@@ -84,6 +89,13 @@ func (k *kernel) Session(w *session.MemoryWatch) (meter, error) {
 }
 
 func (k *kernel) Group(dir string) (meter, error) {
+	if dir == k.around1 {
+		s, err := cgroup.OpenSampler1(dir)
+		if err != nil {
+			return nil, err
+		}
+		return &meter1{s}, nil
+	}
 	g, err := cgroup.Open(dir)
 	if err != nil {
 		return nil, err
@@ -98,6 +110,9 @@ func (k *kernel) meter(g *cgroup.Group) (meter, error) {
 		return nil, err
 	}
 	m := &groupMeter{k: k, group: g, sampler: s}
+	if k.memory1 != nil {
+		m.v1 = &alone1{hierarchy: *k.memory1}
+	}
 	// Without the controller there is no such file, and somebody has to look.
 	if w, err := g.WakeOnEvents(); err == nil {
 		if k.add(w.FD(), w.Mask()) != nil {
@@ -118,6 +133,9 @@ func (k *kernel) Around(box string) []string {
 		if unix.Access(filepath.Join(dir, "memory.max"), unix.F_OK) == nil {
 			dirs = append(dirs, dir)
 		}
+	}
+	if len(dirs) == 0 && k.around1 != "" && box != k.around1 {
+		dirs = append(dirs, k.around1)
 	}
 	return dirs
 }
@@ -208,6 +226,7 @@ type groupMeter struct {
 	asked  time.Duration
 	// summed is when they were last added up, used the processor time before that.
 	summed, used time.Duration
+	v1           *alone1 // nil: there is no such controller
 }
 
 func (m *groupMeter) Sample(out *memlimit.Sample) error {
@@ -220,9 +239,17 @@ func (m *groupMeter) Sample(out *memlimit.Sample) error {
 	}
 	m.summed = out.At
 	m.used, _ = m.sampler.CPU()
+	if m.v1 != nil && out.At-m.v1.looked < exactRest && m.v1.sample(out) {
+		return nil
+	}
 	all, err := m.group.Processes()
 	if err != nil {
 		return err
+	}
+	if m.v1 != nil && (m.v1.looked == 0 || out.At-m.v1.looked >= exactRest) {
+		if m.v1.find(all, out.At); m.v1.sample(out) {
+			return nil
+		}
 	}
 	m.exact(all, out.At)
 	memlimit.FillProcesses(out, all)
@@ -275,7 +302,7 @@ const (
 )
 
 func (m *groupMeter) Still(out *memlimit.Sample) bool {
-	if out.Tier != memlimit.TierProcesses {
+	if out.Tier == memlimit.TierCgroup {
 		return m.sampler.Still(out)
 	}
 	now := proc.Clock()
@@ -310,5 +337,8 @@ func (m *groupMeter) unwake() {
 func (m *groupMeter) Close() error {
 	m.unwake()
 	m.sampler.Close()
+	if m.v1 != nil {
+		m.v1.close()
+	}
 	return m.group.Close()
 }

@@ -30,6 +30,8 @@ type Info struct {
 	Owner *OwnerInfo `json:"owner,omitempty"`
 	// Idle is absent when the session may be idle for ever.
 	Idle *IdleInfo `json:"idle,omitempty"`
+	// MemoryWatch is absent when nobody watches its memory.
+	MemoryWatch *MemoryWatchInfo `json:"memory_watch,omitempty"`
 	// KeptFrom are the ids of the sessions that its processes were kept from.
 	KeptFrom []string `json:"kept_from,omitempty"`
 	// TmpDir is its directory for temporary files, removed when it is closed.
@@ -54,6 +56,18 @@ type IdleInfo struct {
 	Action         string  `json:"action"` // warn, freeze, close
 	IdleSeconds    float64 `json:"idle_seconds"`
 	InUse          bool    `json:"in_use"` // a command that somebody waits for runs in it
+}
+
+// MemoryWatchInfo says what a guard does about the memory of a session.
+type MemoryWatchInfo struct {
+	Warn      bool   `json:"warn"`
+	OnWarn    string `json:"on_warn,omitempty"`
+	Notify    string `json:"notify,omitempty"` // desktop
+	Steps     string `json:"steps"`            // "warn,freeze"
+	Protected bool   `json:"protected"`
+	// FrozenSeconds is for how long it has been frozen for want of memory, absent when
+	// it is not.
+	FrozenSeconds *float64 `json:"frozen_seconds,omitempty"`
 }
 
 // BoxInfo says what holds the session's processes.

@@ -197,6 +197,7 @@ func (m *Manager) inspect(rec *store.Session, problem string, o InspectOptions) 
 		defer box.Close()
 		if !o.brief {
 			i.Idle = m.idleInfo(rec, box)
+			i.MemoryWatch = memoryWatchInfo(rec, i.Box.Frozen)
 		}
 		p, err := box.Populated("")
 		empty := err == nil && !p

@@ -144,3 +144,17 @@ func watchesMemory(rec *store.Session) bool { w := memoryWatch(rec, nil); return
 
 // WatchesMemory says whether a guard is to watch the session's memory.
 func (s *Session) WatchesMemory() bool { return watchesMemory(&s.rec) }
+
+// memoryWatchInfo is what [Info] says of it; nil: nobody watches.
+func memoryWatchInfo(rec *store.Session, frozen bool) *MemoryWatchInfo {
+	w := memoryWatch(rec, nil)
+	if rec.State != store.StateOpen || !w.Policy && !w.Protected {
+		return nil
+	}
+	i := &MemoryWatchInfo{Warn: w.Warn, OnWarn: w.OnWarn, Notify: w.Notify, Steps: w.Steps.String(), Protected: w.Protected}
+	if frozen && w.Frozen != 0 {
+		since := (proc.Clock() - w.Frozen).Seconds()
+		i.FrozenSeconds = &since
+	}
+	return i
+}

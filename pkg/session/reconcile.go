@@ -456,6 +456,9 @@ func (m *Manager) adoptBox(ctx context.Context, r *Reconciled, rec store.Session
 	// The copy on the box may be older than what was lost: who owns it now, nobody
 	// knows.
 	rec.Owner, rec.OnOwnerExit, rec.IdleTimeout, rec.IdleAction = nil, "", 0, ""
+	if rec.Memory != nil { // who may write to the box must not say what a guard runs
+		rec.Memory.OnWarn = ""
+	}
 	if dry {
 		return
 	}

@@ -196,6 +196,10 @@ func (s *Session) ready(ctx context.Context, rec *store.Session) error {
 		return err
 	}
 	if frozen, err := s.box.Frozen(); err == nil && frozen && !s.thawIdle(ctx, rec) {
+		if rec.Memory != nil && rec.Memory.Frozen != 0 {
+			return &Error{Kind: ErrFrozen, Session: s.Name(), Text: "is frozen for want of memory, a new command would not run", Retry: true,
+				Hint: "it is thawed when there is memory again; `sessionbox thaw " + s.Name() + "` does it now"}
+		}
 		return &Error{Kind: ErrFrozen, Session: s.Name(), Text: "is frozen, a new command would not run",
 			Hint: "`sessionbox thaw " + s.Name() + "` first"}
 	}

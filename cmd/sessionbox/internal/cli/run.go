@@ -28,7 +28,8 @@ func (a *app) newRun() *cobra.Command {
 		Use:   "run [flags] [--] COMMAND [ARG…]",
 		Short: "Run a command in a session of its own and end all it started with it",
 		Long: `Open a session, run a command in it, close the session. What the command left
-running is ended; one line on stderr says what that was (-q hides it).
+running is ended; one line on stderr says what that was (-q hides it). So it does when a guard
+warns of the session's memory, or does something about it.
 
 SIGTERM and SIGHUP close the session: the processes are asked to end, then killed.
 The first Ctrl-C is the command's; the second one ends everything at once.
@@ -52,7 +53,7 @@ Exit status:
 	f.SetInterspersed(false)
 	o.openOptions.flags(f)
 	o.commandOptions.flags(f)
-	f.BoolVarP(&o.quiet, "quiet", "q", false, "do not say what was ended")
+	f.BoolVarP(&o.quiet, "quiet", "q", false, "do not say what was ended, nor that memory is short")
 	for _, name := range []string{"attach", "take-over", "owner-pid", "lease", "on-owner-exit"} {
 		f.MarkHidden(name)
 	}
@@ -95,7 +96,7 @@ func (a *app) run(ctx context.Context, o *runOptions, argv []string) error {
 	if !a.json {
 		a.warnCeilings(s.Ceilings())
 	}
-	if s.WatchesMemory() {
+	if s.WatchesMemory() && !o.quiet {
 		warned, cancel := context.WithCancel(ctx)
 		defer cancel()
 		go a.sayWarnings(warned, m, s)

@@ -43,6 +43,9 @@ func Inspect(w io.Writer, i *session.Info, st Style) error {
 	if d := i.Idle; d != nil {
 		field("idle", "%s of %s, then %s", idleText(d), Took(d.TimeoutSeconds), d.Action)
 	}
+	if d := i.MemoryWatch; d != nil {
+		field("watched", "%s", Clean(watchText(d)))
+	}
 	field("box", "%s", boxText(i))
 	if i.Box.Path != "" {
 		field("path", "%s", Clean(i.Box.Path))
@@ -79,6 +82,27 @@ func Inspect(w io.Writer, i *session.Info, st Style) error {
 	}
 	fmt.Fprintln(w)
 	return Tasks(w, i.Tasks, st)
+}
+
+// watchText says what is done when memory runs out.
+func watchText(d *session.MemoryWatchInfo) string {
+	if d.Protected {
+		return "memory: nothing is done to it"
+	}
+	text := "memory: " + strings.ReplaceAll(d.Steps, ",", ", ")
+	if !d.Warn {
+		text += " (of this session: no warnings)"
+	}
+	if d.OnWarn != "" {
+		text += "; runs " + d.OnWarn
+	}
+	if d.Notify != "" {
+		text += "; tells the " + d.Notify
+	}
+	if d.FrozenSeconds != nil {
+		text += "; frozen for want of memory for " + Took(*d.FrozenSeconds)
+	}
+	return text
 }
 
 func idleText(d *session.IdleInfo) string {
