@@ -74,7 +74,7 @@ func (m *Manager) makeBox(ctx context.Context, rec *store.Session, at place, ag 
 	if err != nil || tried.box != nil {
 		return tried.box, err
 	}
-	if wanted == "" && !at.kernel {
+	if wanted == "" && !at.kernel && m.cfg.CgroupRoot == "" { // who names a tree wants the kernel to hold it
 		b, err := m.makeLineageBox(rec, at)
 		if err == nil {
 			m.log.Info("the kernel holds no box here: the lineage box", "session", rec.ID, "why", errors.Join(tried.errs...))
