@@ -427,7 +427,11 @@ func (s *soak) killing() *deed {
 		return s.opening()
 	}
 	d := &deed{args: []string{"kill", b.id}, ends: []string{b.id}}
-	d.done = func(o output) { s.want(o, "kill", 0) }
+	codes := []int{0}
+	if s.guard != nil && s.policed(b) { // it may close it first
+		codes = append(codes, 3)
+	}
+	d.done = func(o output) { s.want(o, "kill", codes...) }
 	return d
 }
 
