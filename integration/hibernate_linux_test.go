@@ -109,6 +109,7 @@ func TestHibernate(t *testing.T) {
 // TestHibernateInterrupted: whoever hibernates a session is killed at any moment. What is
 // left runs, or is frozen and shown so; it can be thawed and closed.
 func TestHibernateInterrupted(t *testing.T) {
+	countedApart(t)
 	r := newRig(t)
 	c := r.canary()
 	info, p := r.holding("broken-off")

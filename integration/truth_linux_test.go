@@ -46,6 +46,7 @@ type figure func(id string) (bytes uint64, tier memlimit.Tier)
 // TestAccounting: what a session holds is told within 5 %, and what cannot be known is
 // said to be so.
 func TestAccounting(t *testing.T) {
+	countedApart(t)
 	r := newRig(t)
 	var unseen []string
 	r.accounting(nil, func(id string) (uint64, memlimit.Tier) {

@@ -65,7 +65,7 @@ func TestVM(t *testing.T) {
 
 // vmSwapTests are those that need somewhere to put what is in memory. Without it they run
 // in the other guests.
-var vmSwapTests = []string{"TestHibernate", "TestHibernateInterrupted"}
+var vmSwapTests = []string{"TestHibernate"}
 
 // TestVMSwap runs vmSwapTests in a guest with swap.
 func TestVMSwap(t *testing.T) {
