@@ -48,8 +48,16 @@ func TestTeller(t *testing.T) {
 	r := leak("off", 20)
 	r.Waited = .9
 	s, _ := plan.Find("1")
+	if f := r.facts(&s); f.Fail != "" {
+		t.Errorf("a run that was not held up is not taken: %+v", f)
+	}
+	r.Records = append(r.Records, score.Record{What: score.Gap, Seconds: 2})
 	if f := r.facts(&s); !strings.Contains(f.Fail, "busy") {
-		t.Errorf("a run on a busy machine is taken: %+v", f)
+		t.Errorf("a run that stood still on a busy machine is taken: %+v", f)
+	}
+	r.Waited = .1
+	if f := r.facts(&s); f.Fail != "" {
+		t.Errorf("a run that stood still by itself is not taken: %+v", f)
 	}
 }
 
@@ -80,8 +88,8 @@ func TestTable(t *testing.T) {
 	}
 	for _, want := range []string{
 		"killed at 20.0 s without a guard",
-		"off              4       50 /  50       0.0 /  0.0      0    0.2  INVALID 1: nobody was killed",
-		"sessionbox       3       82 /  82       5.0 /  5.0      0    0.2  INVALID 1: nothing was recorded",
+		"off              4       50 /  50       0.0 /  0.0      0    0.2    0%  INVALID 1: nobody was killed",
+		"sessionbox       3       82 /  82       5.0 /  5.0      0    0.2    0%  INVALID 1: nothing was recorded",
 	} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("no %q in\n%s", want, b.String())
