@@ -56,4 +56,8 @@ func TestWorker(t *testing.T) {
 	if got := p.taken.Load(); got != 4*mib {
 		t.Errorf("it has taken %d bytes", got)
 	}
+	w.a = &plan.Actor{Do: plan.Grow, UpTo: 7}
+	if err := w.grow(); err != nil || p.taken.Load() != 7*mib {
+		t.Errorf("it has taken %d bytes in a burst, %v", p.taken.Load(), err)
+	}
 }
