@@ -31,7 +31,7 @@ func printTable(w io.Writer, all []oneRun) error {
 			if at > 0 {
 				fmt.Fprintf(w, "; killed at %.1f s without a guard", at)
 			}
-			fmt.Fprintf(w, "\n  %-13s %4s  %13s  %15s  %5s  %5s  %s\n", "guard", "runs", "score med/min", "lead s med/min", "false", "gap s", "")
+			fmt.Fprintf(w, "\n  %-13s %4s  %13s  %15s  %5s  %5s  %4s\n", "guard", "runs", "score med/min", "lead s med/min", "false", "gap s", "busy")
 			for _, guard := range guards() {
 				r := rowOf(&s, guest, guard, at, all)
 				if r.runs == 0 {
