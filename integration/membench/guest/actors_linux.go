@@ -103,8 +103,8 @@ type worker struct {
 // tick is between two steps; longest is what a step takes account of: who stood still
 // goes on where it was, and does not catch up.
 const (
-	tick    = 50 * time.Millisecond
-	longest = 250 * time.Millisecond
+	tick    = 100 * time.Millisecond
+	longest = 400 * time.Millisecond
 )
 
 func (w *worker) beat() { w.page.beat.Store(int64(clock())) }
