@@ -83,7 +83,8 @@ func (r *stage) taken() map[string]int {
 
 // find is the process of the guard of that name, 0 for none.
 func find(guard string) int {
-	words := map[string]string{"sessionbox": "sessionbox\x00guard", "earlyoom": "earlyoom", "nohang": "nohang", "systemd-oomd": "systemd-oomd"}
+	// Ours is started on demand, as session.GuardArg has it.
+	words := map[string]string{"sessionbox": "sessionbox\x00__guard", "earlyoom": "earlyoom", "nohang": "nohang", "systemd-oomd": "systemd-oomd"}
 	all, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	if err != nil || words[guard] == "" {
 		return 0
