@@ -26,7 +26,7 @@ func All() []Scenario {
 				{Name: "a", Flags: []string{"--memory-max", "400M"}, Actors: []Actor{{Do: Grow, Count: 4, UpTo: 225, After: 5 * time.Second}}},
 				bystander,
 			},
-			Expect: Expect{OOM: true, Blame: "a", Lead: 1, Victims: []string{"a"}, Lives: true},
+			Expect: Expect{OOM: true, Blame: "a", Lead: time.Millisecond, Victims: []string{"a"}, Lives: true},
 		},
 		reading("3", "600 MB of files are read four times, then 60 MB of tmpfs", "y"),
 		reading("3l", "the same with the classic LRU", "n"),
