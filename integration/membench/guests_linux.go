@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 	"os"
 	"slices"
 	"strings"
@@ -110,8 +109,10 @@ func (o *options) boot(ctx context.Context, root *hosts.Root, h plan.Host, parts
 			{Src: o.player, Dst: hosts.PayloadDir + "/guest"},
 		},
 		MemoryMiB: h.MemoryMiB, SwapMiB: h.SwapMiB, Append: h.Append,
-		Timeout: 5 * time.Minute, Output: &teller{w: os.Stderr, all: o.verbose},
+		Timeout: 5 * time.Minute,
 	}
+	t := &teller{w: os.Stderr, all: o.verbose, waits: waited}
+	opts.Output = t
 	for _, p := range parts {
 		opts.Timeout += p.scenario.Length + margin
 		opts.Steps = append(opts.Steps, hosts.Step{
@@ -128,7 +129,11 @@ func (o *options) boot(ctx context.Context, root *hosts.Root, h plan.Host, parts
 		if !step.Ran && step.Output == "" && len(runs) > 0 {
 			break
 		}
-		runs = append(runs, made(string(root.Generation), parts[i], &step, res.Console))
+		r := made(string(root.Generation), parts[i], &step, res.Console)
+		if i < len(t.shares) {
+			r.Waited = t.shares[i]
+		}
+		runs = append(runs, r)
 		if !step.Ran {
 			break
 		}
@@ -160,19 +165,4 @@ func talk(output string) string {
 		}
 	}
 	return b.String()
-}
-
-// teller shows what goes on in a guest: without all, what people would want to know.
-type teller struct {
-	w   io.Writer
-	all bool
-}
-
-func (t *teller) Write(p []byte) (int, error) {
-	for line := range strings.Lines(string(p)) {
-		if t.all || !strings.Contains(line, `"what":"progress"`) && strings.HasPrefix(line, score.Mark) {
-			io.WriteString(t.w, strings.TrimPrefix(line, score.Mark))
-		}
-	}
-	return len(p), nil
 }

@@ -16,23 +16,39 @@ func guards() []string {
 	return []string{"off", "sessionbox", "earlyoom", "nohang", "systemd-oomd"}
 }
 
-// a oneRun is a scenario played once.
+// oneRun is a scenario played once.
 type oneRun struct {
 	Guest    string         `json:"guest"`
 	Scenario string         `json:"scenario"`
 	Guard    string         `json:"guard"`
 	Records  []score.Record `json:"records"`
+	// Waited is the share of the time in which somebody on the machine outside waited for
+	// a processor: an emulated guest that does not get its own is no measure.
+	Waited float64 `json:"waited"`
 	// Talk is what else was said, of a run that came to nothing.
 	Talk string `json:"talk,omitempty"`
 }
 
 func (r *oneRun) facts(s *plan.Scenario) score.Facts {
 	f := score.Read(s, r.Records)
-	if len(r.Records) == 0 && f.Fail == "" {
+	switch {
+	case f.Fail != "":
+	case len(r.Records) == 0:
 		f.Fail = "nothing was recorded"
+	case r.Waited > busy && (f.Gap > hitch || f.Silent > 0):
+		f.Fail = "the guest stood still, and the machine was busy with other things"
 	}
 	return f
 }
+
+// A guest that stands still for longer than hitch is no measure if it was not alone: in
+// more than busy of the time somebody on the machine outside waited for a processor. The
+// guest's own processors wait for each other for a tenth or two of it. It is asked of
+// runs without a guard as of those with one.
+const (
+	busy  = .4
+	hitch = 1.
+)
 
 // save adds runs to a file.
 func save(path string, runs []oneRun) (err error) {

@@ -5,7 +5,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/sessionbox/sessionbox/integration/membench/plan"
 	"github.com/sessionbox/sessionbox/integration/membench/score"
 )
 
@@ -17,6 +19,46 @@ func leak(guard string, killed float64, records ...score.Record) oneRun {
 	r.Records = append(r.Records, records...)
 	r.Records = append(r.Records, score.Record{What: score.End, Seconds: .2, N: 9})
 	return r
+}
+
+// TestTeller: each run has the share of its own time, from go on.
+func TestTeller(t *testing.T) {
+	var waits time.Duration
+	var b bytes.Buffer
+	tell := teller{w: &b, waits: func() time.Duration { return waits }}
+	say := func(what string) {
+		r := score.Record{What: what}
+		if _, err := tell.Write([]byte("talk\n" + r.Line() + "\n")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, what := range []string{score.Ready, score.Go, score.Progress, score.End, score.Ready} {
+		say(what)
+	}
+	waits = time.Hour // between go and go, which is nobody's
+	say(score.Go)
+	waits += 24 * time.Hour
+	say(score.End)
+	if len(tell.shares) != 2 || tell.shares[0] != 0 || tell.shares[1] < 1 {
+		t.Errorf("shares %v", tell.shares)
+	}
+	if s := b.String(); strings.Contains(s, "talk") || strings.Contains(s, score.Progress) || !strings.Contains(s, `"end"`) {
+		t.Errorf("it tells %q", s)
+	}
+	r := leak("off", 20)
+	r.Waited = .9
+	s, _ := plan.Find("1")
+	if f := r.facts(&s); f.Fail != "" {
+		t.Errorf("a run that was not held up is not taken: %+v", f)
+	}
+	r.Records = append(r.Records, score.Record{What: score.Gap, Seconds: 2})
+	if f := r.facts(&s); !strings.Contains(f.Fail, "busy") {
+		t.Errorf("a run that stood still on a busy machine is taken: %+v", f)
+	}
+	r.Waited = .1
+	if f := r.facts(&s); f.Fail != "" {
+		t.Errorf("a run that stood still by itself is not taken: %+v", f)
+	}
 }
 
 // TestTable: runs that were made one after the other are judged together, and what is
@@ -46,8 +88,8 @@ func TestTable(t *testing.T) {
 	}
 	for _, want := range []string{
 		"killed at 20.0 s without a guard",
-		"off              4       50 /  50       0.0 /  0.0      0    0.2  INVALID 1: nobody was killed",
-		"sessionbox       3       82 /  82       5.0 /  5.0      0    0.2  INVALID 1: nothing was recorded",
+		"off              4       50 /  50       0.0 /  0.0      0    0.2    0%  INVALID 1: nobody was killed",
+		"sessionbox       3       82 /  82       5.0 /  5.0      0    0.2    0%  INVALID 1: nothing was recorded",
 	} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("no %q in\n%s", want, b.String())

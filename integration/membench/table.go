@@ -18,7 +18,7 @@ type row struct {
 	points       []float64
 	leads        []float64
 	false        int
-	gap          float64
+	gap, waited  float64
 	notes        []string // why a host did not survive, what was missed, each once
 }
 
@@ -31,7 +31,7 @@ func printTable(w io.Writer, all []oneRun) error {
 			if at > 0 {
 				fmt.Fprintf(w, "; killed at %.1f s without a guard", at)
 			}
-			fmt.Fprintf(w, "\n  %-13s %4s  %13s  %15s  %5s  %5s  %s\n", "guard", "runs", "score med/min", "lead s med/min", "false", "gap s", "")
+			fmt.Fprintf(w, "\n  %-13s %4s  %13s  %15s  %5s  %5s  %4s\n", "guard", "runs", "score med/min", "lead s med/min", "false", "gap s", "busy")
 			for _, guard := range guards() {
 				r := rowOf(&s, guest, guard, at, all)
 				if r.runs == 0 {
@@ -78,7 +78,7 @@ func rowOf(s *plan.Scenario, guest, guard string, kill float64, all []oneRun) ro
 		}
 		r.points, r.leads = append(r.points, v.Points), append(r.leads, v.LeadFor)
 		r.false += f.False
-		r.gap = max(r.gap, f.Gap)
+		r.gap, r.waited = max(r.gap, f.Gap), max(r.waited, one.Waited)
 		for _, note := range append(v.Missed, v.Why) {
 			if note != "" && !slices.Contains(r.notes, note) {
 				r.notes = append(r.notes, note)
@@ -98,7 +98,7 @@ func (r *row) line(s *plan.Scenario) string {
 			middle, worst = score.Median(r.leads)
 			lead = fmt.Sprintf("  %8.1f /%5.1f", middle, worst)
 		}
-		text += lead + fmt.Sprintf("  %5d  %5.1f  ", r.false, r.gap)
+		text += lead + fmt.Sprintf("  %5d  %5.1f  %3.0f%%  ", r.false, r.gap, 100*r.waited)
 	} else {
 		text += "  none is valid  "
 	}

@@ -57,9 +57,10 @@ func act(dir, session string, a *plan.Actor, number string) error {
 	}
 	w := &worker{page: p, a: a}
 	p.pid.Store(int64(os.Getpid()))
-	if err := w.take(a.First); err != nil {
+	if err := w.reserve(); err != nil {
 		return err
 	}
+	w.take(a.First)
 	if a.Do == plan.SwapOut {
 		if err := w.swapOut(); err != nil {
 			return err
@@ -76,11 +77,10 @@ func act(dir, session string, a *plan.Actor, number string) error {
 	case plan.Tmpfs:
 		err = w.tmpfs(filepath.Join("/dev/shm", "membench."+session))
 	case plan.Cycle:
-		if err = w.grow(); err == nil {
-			w.cycle()
-		}
+		w.grow()
+		w.cycle()
 	default:
-		err = w.grow()
+		w.grow()
 	}
 	if err != nil {
 		return err
@@ -95,16 +95,16 @@ func act(dir, session string, a *plan.Actor, number string) error {
 type worker struct {
 	page *page
 	a    *plan.Actor
-	held [][]byte
-	got  int // bytes
+	room []byte // reserved
+	got  int    // bytes of it
 	file *os.File
 }
 
 // tick is between two steps; longest is what a step takes account of: who stood still
 // goes on where it was, and does not catch up.
 const (
-	tick    = 50 * time.Millisecond
-	longest = 250 * time.Millisecond
+	tick    = 100 * time.Millisecond
+	longest = 400 * time.Millisecond
 )
 
 func (w *worker) beat() { w.page.beat.Store(int64(clock())) }
@@ -133,18 +133,30 @@ func (w *worker) waitGo(dir string) error {
 	}
 }
 
-// add takes that much more. What is in it cannot be compressed well, should somebody
-// try.
-func (w *worker) add(n int) error {
-	mem, err := unix.Mmap(-1, 0, n, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+// reserve maps room for all that it will ever take, in huge pages where there are some:
+// an emulated machine takes long for each page that is touched for the first time.
+func (w *worker) reserve() error {
+	n := w.a.UpTo * mib
+	if n == 0 || w.a.Do == plan.Tmpfs {
+		return nil
+	}
+	mem, err := unix.Mmap(-1, 0, n, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_NORESERVE)
 	if err != nil {
 		return fmt.Errorf("map %d bytes: %w", n, err)
 	}
-	w.held = append(w.held, mem)
-	scribble(mem, w.got)
+	if err := unix.Madvise(mem, unix.MADV_HUGEPAGE); err != nil && !errors.Is(err, unix.EINVAL) {
+		return fmt.Errorf("ask for huge pages: %w", err)
+	}
+	w.room = mem
+	return nil
+}
+
+// add takes that much more. What is in it cannot be compressed well, should somebody
+// try.
+func (w *worker) add(n int) {
+	scribble(w.room[w.got:w.got+n], w.got)
 	w.got += n
 	w.page.taken.Store(int64(w.got))
-	return nil
 }
 
 // scribble writes to each page.
@@ -161,20 +173,18 @@ func scribble(mem []byte, seed int) {
 }
 
 // take has that many MiB, as fast as it can.
-func (w *worker) take(want int) error {
+func (w *worker) take(want int) {
 	for w.got < want*mib {
-		if err := w.add(min(mib, want*mib-w.got)); err != nil {
-			return err
-		}
+		w.add(min(mib, want*mib-w.got))
 		w.beat()
 	}
-	return nil
 }
 
 // grow takes memory at the actor's rate.
-func (w *worker) grow() error {
+func (w *worker) grow() {
 	if w.a.Rate == 0 {
-		return w.take(w.a.UpTo)
+		w.take(w.a.UpTo)
+		return
 	}
 	due, last := float64(w.got), clock()
 	for w.got < w.a.UpTo*mib {
@@ -183,22 +193,17 @@ func (w *worker) grow() error {
 		due += min(now-last, longest).Seconds() * w.a.Rate * mib
 		last = now
 		w.beat()
-		n := min(int(due)-w.got, w.a.UpTo*mib-w.got) / pageSize * pageSize
-		if n <= 0 {
-			continue
-		}
-		if err := w.add(n); err != nil {
-			return err
+		if n := min(int(due)-w.got, w.a.UpTo*mib-w.got) / pageSize * pageSize; n > 0 {
+			w.add(n)
 		}
 	}
-	return nil
 }
 
 // cycle writes to all that it has, over and over, for ever.
 func (w *worker) cycle() {
 	for round := 1; ; round++ {
-		for _, mem := range w.held {
-			scribble(mem, round)
+		for at := 0; at < w.got; at += mib {
+			scribble(w.room[at:min(at+mib, w.got)], round)
 			w.beat()
 		}
 	}
@@ -206,12 +211,10 @@ func (w *worker) cycle() {
 
 // swapOut has the kernel write what it holds to swap, as far as that has room.
 func (w *worker) swapOut() error {
-	for _, mem := range w.held {
-		if err := unix.Madvise(mem, unix.MADV_PAGEOUT); err != nil {
-			return fmt.Errorf("page out: %w", err)
-		}
-		w.beat()
+	if err := unix.Madvise(w.room, unix.MADV_PAGEOUT); err != nil {
+		return fmt.Errorf("page out: %w", err)
 	}
+	w.beat()
 	return nil
 }
 

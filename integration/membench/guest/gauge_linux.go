@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -51,6 +52,7 @@ func (r *stage) gauge(ctx context.Context) {
 	was := stalled()
 	before, last := 0., clock()
 	said := false
+	guard := find(r.box.guard)
 	for {
 		select {
 		case <-ctx.Done():
@@ -66,7 +68,7 @@ func (r *stage) gauge(ctx context.Context) {
 			r.tape.sayAt(now, score.Record{What: score.Thrash})
 		}
 		before = full
-		r.tape.sayAt(now, score.Record{What: score.Progress, Full: full, MiB: r.taken(), Available: meminfo("MemAvailable"), SwapFree: meminfo("SwapFree")})
+		r.tape.sayAt(now, score.Record{What: score.Progress, Full: full, MiB: r.taken(), Available: meminfo("MemAvailable"), SwapFree: meminfo("SwapFree"), Guard: used(guard)})
 	}
 }
 
@@ -77,4 +79,41 @@ func (r *stage) taken() map[string]int {
 		all[m.session] += int(m.page.taken.Load() / mib)
 	}
 	return all
+}
+
+// find is the process of the guard of that name, 0 for none.
+func find(guard string) int {
+	// Ours is started on demand, as session.GuardArg has it.
+	words := map[string]string{"sessionbox": "sessionbox\x00__guard", "earlyoom": "earlyoom", "nohang": "nohang", "systemd-oomd": "systemd-oomd"}
+	all, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil || words[guard] == "" {
+		return 0
+	}
+	for _, path := range all {
+		b, err := os.ReadFile(path)
+		if err != nil || !strings.Contains(string(b), words[guard]) {
+			continue
+		}
+		if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(path))); err == nil && pid != os.Getpid() {
+			return pid
+		}
+	}
+	return 0
+}
+
+// used is the processor time of a process, in seconds; 0 for one that is not there.
+func used(pid int) float64 {
+	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return 0
+	}
+	_, rest, _ := strings.Cut(string(b), ") ")
+	fields := strings.Fields(rest)
+	if len(fields) < 13 {
+		return 0
+	}
+	user, _ := strconv.ParseFloat(fields[11], 64)
+	system, _ := strconv.ParseFloat(fields[12], 64)
+	const perSecond = 100 // USER_HZ
+	return (user + system) / perSecond
 }

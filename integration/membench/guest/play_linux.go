@@ -219,6 +219,7 @@ func (r *stage) strike(err error) {
 	if out, err := r.box.run(ctx, "close", "--now", "--all"); err != nil {
 		fmt.Println(out, err)
 	}
+	endGuard()
 	for _, undo := range slices.Backward(r.undo) {
 		undo()
 	}

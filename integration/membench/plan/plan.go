@@ -110,7 +110,9 @@ type Expect struct {
 	Lives bool
 	// Closes says that work has to be lost.
 	Closes bool
-	// Checks are those of the player that must hold.
+	// Valid are checks of the player without which a run is none, Checks those that must
+	// hold in one.
+	Valid  []string
 	Checks []string
 }
 

@@ -41,6 +41,9 @@ func TestScenarios(t *testing.T) {
 				t.Errorf("scenario %s: session %s does nothing", s.Name, x.Name)
 			}
 			for _, a := range x.Actors {
+				if a.First > a.UpTo {
+					t.Errorf("scenario %s: %+v begins beyond its end", s.Name, a)
+				}
 				if a.Rate > 0 && s.Expect.OOM && a.Steady >= a.UpTo && a.UpTo > a.First {
 					t.Errorf("scenario %s: the rate of %+v is never looked at", s.Name, a)
 				}

@@ -31,7 +31,8 @@ type Record struct {
 	MiB       map[string]int `json:"mib,omitempty"` // what the processes of each session have taken
 	Available int            `json:"available_mib,omitempty"`
 	SwapFree  int            `json:"swap_free_mib,omitempty"`
-	Full      float64        `json:"full,omitempty"` // share of the last second that all stalled
+	Full      float64        `json:"full,omitempty"`  // share of the last second that all stalled
+	Guard     float64        `json:"guard,omitempty"` // processor time of the guard until now, in seconds
 }
 
 // What records say.

@@ -43,13 +43,10 @@ const (
 // Baseline judges a run without a guard: Invalid if it is not what its scenario says.
 // Its kill is what leads are counted to.
 func Baseline(s *plan.Scenario, f *Facts) (kill float64, invalid string) {
+	if why := f.none(s); why != "" {
+		return 0, why
+	}
 	switch {
-	case f.Fail != "":
-		return 0, f.Fail
-	case !f.Began:
-		return 0, "it did not begin"
-	case f.Rate != 0 && f.Rate < worst:
-		return 0, fmt.Sprintf("it grew at %.0f %% of its rate", 100*f.Rate)
 	case !s.Expect.OOM:
 		return 0, ""
 	case f.Gone == nil && !f.Ended:
@@ -60,18 +57,29 @@ func Baseline(s *plan.Scenario, f *Facts) (kill float64, invalid string) {
 	return *f.Gone, ""
 }
 
+// none says why a run is none of its scenario, whoever guarded it.
+func (f *Facts) none(s *plan.Scenario) string {
+	switch {
+	case f.Fail != "":
+		return f.Fail
+	case !f.Began:
+		return "it did not begin"
+	case f.Rate != 0 && f.Rate < worst:
+		return fmt.Sprintf("it grew at %.0f %% of its rate", 100*f.Rate)
+	}
+	for _, name := range s.Expect.Valid {
+		if f.Ended && !f.Checks[name] {
+			return "not " + name
+		}
+	}
+	return ""
+}
+
 // Judge scores a run. Kill is when, by the runs without a guard, the kernel kills
 // without one; 0 if it does not.
 func Judge(s *plan.Scenario, f *Facts, kill float64, length float64) Verdict {
-	v := Verdict{Host: true}
-	switch {
-	case f.Fail != "":
-		v.Invalid = f.Fail
-	case !f.Began:
-		v.Invalid = "it did not begin"
-	case f.Rate != 0 && f.Rate < worst:
-		v.Invalid = fmt.Sprintf("it grew at %.0f %% of its rate", 100*f.Rate)
-	case s.Expect.OOM && kill == 0:
+	v := Verdict{Host: true, Invalid: f.none(s)}
+	if v.Invalid == "" && s.Expect.OOM && kill == 0 {
 		v.Invalid = "there is no run without a guard to compare it to"
 	}
 	if v.Invalid != "" {

@@ -73,15 +73,15 @@ func TestJudge(t *testing.T) {
 		},
 		{
 			name: "a notice and an end are no warnings", scenario: "3", want: 100,
-			records: ended(warned(8, "a", "notice"), Record{At: 9, What: Warned, Name: "a", Level: "warn", Change: "cleared"}, Record{What: Check, Name: "accounted", OK: true}),
+			records: ended(warned(8, "a", "notice"), Record{At: 9, What: Warned, Name: "a", Level: "warn", Change: "cleared"}, Record{What: Check, Name: "a has it all", OK: true}, Record{What: Check, Name: "accounted", OK: true}),
 		},
 		{
 			name: "an alarm over page cache", scenario: "3", want: 75,
-			records: ended(warned(8, "a", "warn"), Record{What: Check, Name: "accounted", OK: true}),
+			records: ended(warned(8, "a", "warn"), Record{What: Check, Name: "a has it all", OK: true}, Record{What: Check, Name: "accounted", OK: true}),
 		},
 		{
 			name: "a check that fails once has failed", scenario: "3", want: 65, missed: 1,
-			records: ended(Record{What: Check, Name: "accounted"}, Record{What: Check, Name: "accounted", OK: true}),
+			records: ended(Record{What: Check, Name: "a has it all", OK: true}, Record{What: Check, Name: "accounted"}, Record{What: Check, Name: "accounted", OK: true}),
 		},
 		{
 			name: "ssh is silent", scenario: "1", kill: kill, why: "ssh did not answer 1 of 20 times",
@@ -105,6 +105,7 @@ func TestJudge(t *testing.T) {
 		},
 		{name: "nothing to compare with", scenario: "1", invalid: "without a guard", records: ended()},
 		{name: "no run", scenario: "3", invalid: "did not begin", records: nil},
+		{name: "not all was read", scenario: "3", invalid: "not a has it all", records: ended(Record{What: Check, Name: "accounted", OK: true})},
 		{name: "a run that says so", scenario: "3", invalid: "no swap", records: ended(Record{What: Fail, Text: "no swap"})},
 		{
 			name: "in time after it thrashes", scenario: "8b", want: 100,
@@ -150,7 +151,8 @@ func TestBaseline(t *testing.T) {
 		{"1", begun(died), 17, ""}, // what it was lost after is known
 		{"1", ended(died, Record{What: Rate, Ratio: .5}), 0, "50 % of its rate"},
 		{"1", ended(died, Record{What: Fail, Text: "open: no"}), 0, "open: no"},
-		{"3", ended(), 0, ""},
+		{"5", ended(), 0, ""},
+		{"3", ended(), 0, "not a has it all"},
 		{"3", nil, 0, "did not begin"},
 	} {
 		s := scenario(t, c.scenario)
