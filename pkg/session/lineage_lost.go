@@ -57,8 +57,12 @@ func keepers(known map[string]store.Kind) []keeperProc {
 	return all
 }
 
-// findLineages gives the sessions that keepers tell of, one each.
+// findLineages gives the sessions that keepers tell of, one each. It reads the process
+// table, unless the records say that it is in vain.
 func (m *Manager) findLineages(known map[string]store.Kind) []found {
+	if m.stateErr == nil && !m.store.MayHaveLineage() {
+		return nil
+	}
 	var all []found
 	for _, k := range keepers(known) {
 		id := k.ids[len(k.ids)-1]

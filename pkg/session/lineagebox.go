@@ -2,6 +2,7 @@ package session
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -46,6 +47,9 @@ var _ Box = (*lineageBox)(nil)
 func (m *Manager) makeLineage(rec *store.Session, at place) (*lineageBox, error) {
 	if _, err := m.helper(); err != nil {
 		return nil, err
+	}
+	if err := m.store.MarkLineage(); err != nil {
+		m.log.Warn("were its record lost, the session could not be found", "id", rec.ID, "err", err)
 	}
 	if rec.Parent == "" && len(at.parents) > 0 {
 		rec.Parent = at.parents[len(at.parents)-1]
@@ -180,7 +184,7 @@ func (b *lineageBox) RenewAnchor(context.Context) error {
 	if err != nil {
 		return err
 	}
-	return b.m.store.PutLineage(b.rec.ID, partFound, data)
+	return errors.Join(b.m.store.MarkLineage(), b.m.store.PutLineage(b.rec.ID, partFound, data))
 }
 
 // Leaves are those that somebody lives in, or that a keeper has.

@@ -25,6 +25,38 @@ func lineageFile(part string) (string, error) {
 	return lineagePrefix + part + lineageSuffix, nil
 }
 
+// lineageMark is a file that says that sessions here may be held by their lineage alone.
+const lineageMark = "lineage"
+
+// MarkLineage notes that a session here is held by its lineage alone, for good.
+func (s *Store) MarkLineage() error {
+	path := filepath.Join(s.dirs.State, lineageMark)
+	if _, err := os.Lstat(path); err == nil {
+		return nil
+	}
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE, 0o600)
+	if err != nil {
+		return fmt.Errorf("note that there are lineages: %w", err)
+	}
+	return f.Close()
+}
+
+// MayHaveLineage says whether sessions may be held by their lineage alone: one was opened
+// with these records, or there are none and they may be lost. Who wants to find such
+// sessions without their records has to read the whole process table.
+func (s *Store) MayHaveLineage() bool {
+	if _, err := os.Lstat(filepath.Join(s.dirs.State, lineageMark)); err == nil {
+		return true
+	}
+	f, err := os.Open(s.sessionsDir())
+	if err != nil {
+		return true
+	}
+	defer f.Close()
+	names, _ := f.Readdirnames(1)
+	return len(names) == 0
+}
+
 // PutLineage writes one part of what is known of a session's processes, whole or not at all.
 // ErrNotFound: the session is gone.
 func (s *Store) PutLineage(id, part string, data []byte) error {

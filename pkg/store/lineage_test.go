@@ -49,3 +49,20 @@ func TestLineageParts(t *testing.T) {
 		t.Errorf("written to a session that is gone: %v", err)
 	}
 }
+
+// The process table is read for lost lineages only where there may be some.
+func TestMayHaveLineage(t *testing.T) {
+	s := testStore(t)
+	if !s.MayHaveLineage() {
+		t.Error("without any record there may be")
+	}
+	if err := s.Claim(t.Context(), Session{ID: "abcdefghij", State: StateOpening}); err != nil {
+		t.Fatal(err)
+	}
+	if s.MayHaveLineage() {
+		t.Error("with records, and none of a lineage, there is none")
+	}
+	if err := s.MarkLineage(); err != nil || !s.MayHaveLineage() {
+		t.Errorf("one was opened: %v", err)
+	}
+}
