@@ -38,7 +38,7 @@ func (g *Group) Usage() (memlimit.Usage, error) {
 		return u, err
 	}
 	hard := stat.Hard()
-	u.MemoryBytes = &hard
+	u.MemoryBytes, u.Unseen = &hard, stat.Unseen()
 	u.PeakBytes = g.number("memory.peak") // 5.19
 	u.SwapBytes = g.number("memory.swap.current")
 	if b, err := g.read("memory.events"); err == nil {
@@ -61,7 +61,7 @@ func (g *Group) addUp(u *memlimit.Usage) error {
 	var s memlimit.Sample
 	memlimit.FillProcesses(&s, all)
 	sum := s.Hard + s.Swap
-	u.Tier, u.MemoryBytes = memlimit.TierProcesses, &sum
+	u.Tier, u.MemoryBytes, u.Unseen = memlimit.TierProcesses, &sum, memlimit.UnseenInProcesses()
 	if u.Pids == nil {
 		n := uint64(len(all))
 		u.Pids = &n

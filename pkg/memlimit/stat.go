@@ -97,6 +97,14 @@ func (s Stat) Hard() uint64 {
 	return sum(s.Anon, s.Shmem, kernel, s.Sock)
 }
 
+// Unseen names what the kernel does not tell, for people; nil from Linux 5.18 on.
+func (s Stat) Unseen() []string {
+	if s.HasKernel {
+		return nil
+	}
+	return []string{"pipes and other pages of the kernel"}
+}
+
 // Hard is Stat.Hard for a memory.stat that ParseFlat has read.
 func Hard(stat map[string]uint64) uint64 {
 	var s Stat

@@ -25,4 +25,5 @@ type Usage struct {
 	OOMKills    *uint64        // processes that the kernel killed for want of memory
 	Pressure    *float64       // share of the last ten seconds, percent, in which something in it waited for memory
 	Tier        Tier
+	Unseen      []string // memory that cannot be known when it is measured so, for people
 }

@@ -68,7 +68,7 @@ func limitInfo(b *memlimit.Bound) *LimitInfo {
 
 func usage(u memlimit.Usage) UsageInfo {
 	i := UsageInfo{MemoryBytes: u.MemoryBytes, PeakBytes: u.PeakBytes, SwapBytes: u.SwapBytes, Pids: u.Pids,
-		OOMKills: u.OOMKills, PressurePercent: u.Pressure, Source: string(u.Tier), Unseen: u.Tier.Unseen()}
+		OOMKills: u.OOMKills, PressurePercent: u.Pressure, Source: string(u.Tier), Unseen: u.Unseen}
 	if u.CPU != nil {
 		s := u.CPU.Seconds()
 		i.CPUSeconds = &s
