@@ -43,9 +43,8 @@ func (g *Group) Processes() ([]memlimit.Process, error) {
 // exactBudget is how long all of Exact may take.
 const exactBudget = 20 * time.Millisecond
 
-// Exact divides what processes share among those who share it, for as many as there is
-// time for (see memlimit.Costly), and sorts them anew. Asking stops a process for a
-// while: whoever watches does it every 30 s at most.
+// Exact divides shared memory among those who share it, for as many as there is time for
+// (see memlimit.Costly), and sorts them anew. Asking stops a process for a while.
 func Exact(all []memlimit.Process) {
 	end := proc.Clock() + exactBudget
 	for _, i := range memlimit.Costly(all) {

@@ -121,11 +121,12 @@ func TestProcesses(t *testing.T) {
 	if err := p.ParseStatus([]byte("RssAnon:\t x kB\n")); err == nil {
 		t.Error("a status without a number")
 	}
-	ps := []Process{{Anon: 5, RSS: 10}, {Anon: 50, RSS: 3 << 30}, {Anon: 7, RSS: 10}, {RSS: 10}, {Anon: 1, RSS: 10}, {Shmem: 3, RSS: 10}}
-	if got := Costly(ps); !slices.Equal(got, []int{5, 2, 0, 4}) {
-		t.Errorf("%v, want who shares and then the biggest, but for those that are too big", got)
+	const mib = 1 << 20
+	ps := []Process{{Anon: 5, RSS: 10}, {Shmem: 50 * mib, RSS: 3 << 30}, {Shmem: 7 * mib, RSS: 7 * mib}, {RSS: 10}, {Shmem: mib - 1, RSS: mib}, {Shmem: 9 * mib, RSS: 9 * mib}}
+	if got := Costly(ps); !slices.Equal(got, []int{5, 2}) {
+		t.Errorf("%v, want who holds shared memory, but for those that are too big", got)
 	}
-	if got := Costly(ps[:1]); got != nil {
+	if got := Costly(ps[2:3]); got != nil {
 		t.Errorf("%v, want none: it shares with nobody here", got)
 	}
 	s := Sample{Max: 100}

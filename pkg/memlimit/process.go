@@ -83,28 +83,29 @@ func (p *Process) ParseStatm(b []byte, pageSize uint64) error {
 	return nil
 }
 
-// costlySize is how big a process may be to be asked for smaps_rollup: it stands still
-// meanwhile, some 40 ms for each GiB (facts/memory.md, fact 8).
-const costlySize = 2 << 30
+const (
+	// costlySize is how big a process may be to be asked for smaps_rollup: it stands
+	// still meanwhile, some 40 ms for each GiB (facts/memory.md, fact 8).
+	costlySize = 2 << 30
+	// costlyShare is how much shared memory makes that worth it: most processes have
+	// none, and are not asked.
+	costlyShare = 1 << 20
+)
 
-// Costly says which of the processes, by index, are worth being read exactly, the most
-// worth it first: those with the most shared memory, then the biggest, which may share
-// what they had before a fork. Those that are too big are left out, and one that is alone
-// shares with nobody that counts. Whoever reads them bounds the time, and does it every
-// 30 s at most (facts/memory.md §3.1).
+// Costly says which of the processes, by index, are worth being read exactly: those that
+// hold shared memory, the most first, but for those that are too big. One that is alone
+// shares with nobody that counts. Whoever reads them bounds the time.
 func Costly(all []Process) []int {
 	if len(all) < 2 {
 		return nil
 	}
 	var at []int
 	for i := range all {
-		if all[i].RSS < costlySize && all[i].Hard() > 0 {
+		if all[i].Shmem >= costlyShare && all[i].RSS < costlySize {
 			at = append(at, i)
 		}
 	}
-	slices.SortFunc(at, func(a, b int) int {
-		return cmp.Or(cmp.Compare(all[b].Shmem, all[a].Shmem), cmp.Compare(all[b].Hard(), all[a].Hard()))
-	})
+	slices.SortFunc(at, func(a, b int) int { return cmp.Compare(all[b].Shmem, all[a].Shmem) })
 	return at
 }
 
