@@ -131,12 +131,18 @@ func (k *kill) step(ctx context.Context) (err error) {
 	return nil
 }
 
-// send kills whom a picture shows, and whom they started meanwhile.
-func (k *kill) send(ctx context.Context, p *Picture) {
-	for _, m := range bottomUp(k.j.reach(p.Alive(k.leaf))) {
+// send kills whom a picture shows, and whom they started meanwhile, and says whether
+// that was nobody.
+func (k *kill) send(ctx context.Context, p *Picture) (nobody bool) {
+	shown := bottomUp(k.j.reach(p.Alive(k.leaf)))
+	for _, m := range shown {
 		k.j.send(m, syscall.SIGKILL)
 	}
-	k.j.chase(ctx, k.leaf, syscall.SIGKILL)
+	met, settled := k.j.chase(ctx, k.leaf, syscall.SIGKILL)
+	for _, m := range met {
+		k.seen[m.ID] = m
+	}
+	return len(shown) == 0 && len(met) == 0 && settled
 }
 
 func (k *kill) note(p *Picture) {
@@ -161,9 +167,8 @@ func (k *kill) verify(ctx context.Context) error {
 	k.note(p)
 	k.last = p
 	left := k.j.reach(p.Alive(k.leaf))
-	if len(left) > 0 {
+	if !k.send(ctx, p) {
 		k.clean = 0
-		k.send(ctx, p)
 	} else if k.counted(p) {
 		k.clean++
 	}

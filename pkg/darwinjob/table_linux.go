@@ -162,29 +162,31 @@ func (t *procfs) Lookup(pid int) (Proc, error) {
 // Children reads /proc/PID/task/TID/children (CONFIG_PROC_CHILDREN, kernel 3.5). A pid in
 // it is a child's at that moment only, so each must name the parent, who must be the same
 // afterwards.
+//
+// Who forks and ends in a loop may be alive in no reading: listed, it has ended when it is
+// looked at. But what it left is its parent's, or the reaper's, before it is a zombie
+// (exit_notify of kernel/exit.c). So a list without the living proves that there are none
+// once another one names nobody new. The newest are last in a list, and looked at first.
 func (t *procfs) Children(parent ID) ([]Proc, error) {
-	dir := fmt.Sprintf("/proc/%d/task", parent.PID)
-	threads, err := os.ReadDir(dir)
-	if err != nil {
-		return nil, errors.Join(proc.ErrGone, err)
-	}
 	var kids []Proc
-	for _, th := range threads {
-		b, err := kfile.ReadAt(unix.AT_FDCWD, dir+"/"+th.Name()+"/children")
-		if errors.Is(err, unix.ENOENT) {
-			if _, gone := os.Stat(dir + "/" + th.Name()); gone == nil {
-				return nil, fmt.Errorf("list children: %w", errors.ErrUnsupported)
-			}
+	looked := map[int]bool{}
+	settled := false
+	for round := 0; round < childRounds && !settled && len(kids) == 0; round++ {
+		pids, err := listChildren(parent.PID)
+		if err != nil {
+			return nil, err
 		}
-		for f := range strings.FieldsSeq(string(b)) {
-			pid, err := strconv.Atoi(f)
-			if err != nil {
+		settled = true
+		for _, pid := range slices.Backward(pids) {
+			if looked[pid] {
 				continue
 			}
+			looked[pid], settled = true, false
 			if p, _, err := t.read(pid); err == nil && p.PPID == parent.PID && p.alive() {
 				kids = append(kids, p)
 			}
 		}
+		settled = settled || len(pids) == 0
 	}
 	st, err := proc.ReadStat(parent.PID)
 	if err != nil {
@@ -195,8 +197,39 @@ func (t *procfs) Children(parent ID) ([]Proc, error) {
 		return nil, fmt.Errorf("children of %s: %w", parent, proc.ErrReused)
 	case stateOf(st.State) == Zombie && st.Threads <= 1:
 		return nil, fmt.Errorf("children of %s: %w", parent, proc.ErrGone)
+	case !settled && len(kids) == 0:
+		return nil, fmt.Errorf("children of %s: %w", parent, ErrUnsettled)
 	}
 	return kids, nil
+}
+
+// childRounds bounds the readings of one list of children. All after the first look at those
+// only that came since the one before, which takes some 50 µs for each; a fork takes longer.
+const childRounds = 50
+
+// listChildren are the pids that a process has as children, zombies included, the newest of
+// each thread last.
+func listChildren(parent int) ([]int, error) {
+	dir := fmt.Sprintf("/proc/%d/task", parent)
+	threads, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, errors.Join(proc.ErrGone, err)
+	}
+	var pids []int
+	for _, th := range threads {
+		b, err := kfile.ReadAt(unix.AT_FDCWD, dir+"/"+th.Name()+"/children")
+		if errors.Is(err, unix.ENOENT) {
+			if _, gone := os.Stat(dir + "/" + th.Name()); gone == nil {
+				return nil, fmt.Errorf("list children: %w", errors.ErrUnsupported)
+			}
+		}
+		for f := range strings.FieldsSeq(string(b)) {
+			if pid, err := strconv.Atoi(f); err == nil {
+				pids = append(pids, pid)
+			}
+		}
+	}
+	return pids, nil
 }
 
 func (t *procfs) Marks(id ID, want Marks) (Marks, error) {

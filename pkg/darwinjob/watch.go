@@ -2,6 +2,7 @@ package darwinjob
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 )
@@ -70,7 +71,8 @@ func (j *Lineage) quick() int {
 	if !j.canList() {
 		return -1
 	}
-	n := len(j.children())
+	found, _ := j.children("")
+	n := len(found)
 	if n > 0 {
 		j.changed() //nolint:errcheck // the reading that follows within fullPace says it again
 	}
@@ -79,7 +81,10 @@ func (j *Lineage) quick() int {
 
 // canList says whether the table lists children.
 func (j *Lineage) canList() bool {
-	ask := func(id ID) bool { _, err := j.t.Children(id); return err == nil }
+	ask := func(id ID) bool {
+		_, err := j.t.Children(id)
+		return err == nil || errors.Is(err, ErrUnsettled)
+	}
 	if slices.ContainsFunc(j.l.Reapers, func(r Reaper) bool { return ask(r.ID) }) {
 		return true
 	}

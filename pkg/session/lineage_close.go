@@ -123,7 +123,7 @@ func (b *lineageBox) Remove(ctx context.Context) error {
 		return err
 	}
 	for _, r := range l.Reapers {
-		if kids, err := b.table.Children(r.ID); err == nil && len(kids) > 0 {
+		if kids, err := b.table.Children(r.ID); len(kids) > 0 || errors.Is(err, darwinjob.ErrUnsettled) {
 			continue // it stays with what was given away
 		}
 		if !above[r.PID] {

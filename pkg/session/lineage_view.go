@@ -3,6 +3,7 @@ package session
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -133,7 +134,9 @@ func (b *lineageBox) glance() (*darwinjob.Picture, error) {
 	if err != nil {
 		return nil, err
 	}
-	b.addOrphans(j, p)
+	if err := b.addOrphans(j, p); err != nil {
+		return nil, err
+	}
 	if b.still {
 		b.picture = p
 	}
@@ -142,26 +145,19 @@ func (b *lineageBox) glance() (*darwinjob.Picture, error) {
 
 // addOrphans adds children of keepers that a listing missed: what forks and ends all the time
 // is another process by the time that it is read, and always its keeper's child.
-func (b *lineageBox) addOrphans(j *darwinjob.Lineage, p *darwinjob.Picture) {
+func (b *lineageBox) addOrphans(j *darwinjob.Lineage, p *darwinjob.Picture) error {
 	l := j.Ledger()
-	ended := func(m *darwinjob.Member) bool { return m.State == darwinjob.Zombie }
-	restless := p.Snapshot.Blurred > 0 || slices.ContainsFunc(p.Members, ended)
 	for _, r := range l.Reapers {
-		for try := 0; ; try++ {
-			kids, err := b.table.Children(r.ID)
-			for _, kid := range kids {
-				b.addOrphan(l, p, kid, r.Leaf)
-			}
-			if err != nil || len(kids) > 0 || !restless || try == orphanTries {
-				break
-			}
+		kids, err := b.table.Children(r.ID)
+		if errors.Is(err, darwinjob.ErrUnsettled) {
+			return fmt.Errorf("list session %s: %w", b.rec.ID, err)
+		}
+		for _, kid := range kids {
+			b.addOrphan(l, p, kid, r.Leaf)
 		}
 	}
+	return nil
 }
-
-// orphanTries is how often children are asked for of a keeper that had some a moment ago: one
-// that ends while it is read has just left another.
-const orphanTries = 20
 
 func (b *lineageBox) addOrphan(l *darwinjob.Ledger, p *darwinjob.Picture, kid darwinjob.Proc, leaf string) {
 	known := slices.ContainsFunc(p.Members, func(m *darwinjob.Member) bool { return m.Same(kid.ID) })
