@@ -344,14 +344,17 @@ func recorded(t *testing.T, r *rig, id string, n int) string {
 
 // exitIsTold says whether this kernel tells the status of a process that its parent has
 // reaped (6.15).
-func exitIsTold() bool {
+func exitIsTold() bool { return kernelFrom(6, 15) }
+
+// kernelFrom says whether the kernel is of that version or newer.
+func kernelFrom(major, minor int) bool {
 	var u unix.Utsname
 	if unix.Uname(&u) != nil {
 		return false
 	}
-	var major, minor int
-	fmt.Sscanf(unix.ByteSliceToString(u.Release[:]), "%d.%d", &major, &minor)
-	return major > 6 || major == 6 && minor >= 15
+	var x, y int
+	fmt.Sscanf(unix.ByteSliceToString(u.Release[:]), "%d.%d", &x, &y)
+	return x > major || x == major && y >= minor
 }
 
 // TestNoGuardByDetached: who has turned guards off gets none from the supervisor of a

@@ -26,13 +26,17 @@ type allocation struct {
 // allocations are what escape memory takes. Page cache is none: it can be had back.
 func allocations() []allocation {
 	all := []memlimit.Tier{memlimit.TierCgroup, memlimit.TierCgroupV1, memlimit.TierProcesses}
+	pipe := []memlimit.Tier{memlimit.TierCgroupV1}
+	if kernelFrom(5, 18) { // memory.stat has "kernel"
+		pipe = all[:2]
+	}
 	return []allocation{
 		{kind: "anon", mib: 64, processes: 1, seen: all},
 		{kind: "huge", mib: 64, processes: 1, seen: all},
 		{kind: "locked", mib: 64, processes: 1, seen: all},
 		{kind: "shared", mib: 64, processes: 4, seen: all},
 		{kind: "tmpfs", mib: 64, processes: 1, seen: all[:2]},
-		{kind: "pipe", mib: 48, processes: 1, seen: all[:2]},
+		{kind: "pipe", mib: 48, processes: 1, seen: pipe},
 		{kind: "tcp", mib: 64, processes: 1, seen: all[:1]},
 		{kind: "cache", mib: 64, processes: 1},
 	}
