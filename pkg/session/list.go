@@ -108,6 +108,12 @@ func (m *Manager) list(ctx context.Context, o InspectOptions) ([]Info, error) {
 	}
 	problems := make([]string, len(recs), len(recs)+len(boxes))
 	for _, f := range boxes {
+		// Who was opened since the records were read has one by now.
+		if rec, err := m.store.Get(f.rec.ID); err == nil {
+			recs, problems = append(recs, rec), append(problems, "")
+			delete(why, rec.ID)
+			continue
+		}
 		recs = append(recs, f.rec)
 		p := "it has no record; known from its cgroup alone"
 		if w, ok := why[f.rec.ID]; ok {
@@ -120,11 +126,31 @@ func (m *Manager) list(ctx context.Context, o InspectOptions) ([]Info, error) {
 	each(len(recs), func(i int) {
 		infos[i] = m.inspect(&recs[i], problems[i], o)
 	})
+	infos = m.lookAgain(infos, o)
 	for id, w := range why {
 		infos = append(infos, broken(id, w))
 	}
 	slices.SortStableFunc(infos, oldestFirst)
 	return infos, ctx.Err()
+}
+
+// lookAgain drops those that were closed since their records were read, and asks the record
+// anew of those whose box is gone: it may say by now that it is being closed.
+func (m *Manager) lookAgain(infos []Info, o InspectOptions) []Info {
+	still := infos[:0]
+	for _, i := range infos {
+		if i.Box.Gone {
+			rec, err := m.store.Get(i.ID)
+			if errors.Is(err, store.ErrNotFound) {
+				continue
+			}
+			if err == nil {
+				i = m.inspect(&rec, "", o)
+			}
+		}
+		still = append(still, i)
+	}
+	return still
 }
 
 // each runs fn for 0…n-1 on all processors.
@@ -163,7 +189,14 @@ func (m *Manager) Inspect(ctx context.Context, ref string, o InspectOptions) (In
 		}
 		return Info{}, m.lookupError(ref, err)
 	}
-	return m.inspect(&rec, problem, o), nil
+	is := m.lookAgain([]Info{m.inspect(&rec, problem, o)}, o)
+	if len(is) == 0 {
+		if r, ok := m.lastReceipt(id); ok {
+			return Info{}, closedAt(ref, r.Closed)
+		}
+		return Info{}, notFound(ref)
+	}
+	return is[0], nil
 }
 
 func (m *Manager) inspect(rec *store.Session, problem string, o InspectOptions) Info {

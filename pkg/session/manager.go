@@ -206,6 +206,9 @@ func (m *Manager) load(id string) (rec store.Session, problem string, err error)
 	}
 	for _, f := range m.findBoxes(nil) {
 		if f.rec.ID == id {
+			if rec, err := m.store.Get(id); err == nil { // it was opened meanwhile
+				return rec, "", nil
+			}
 			if errors.Is(err, store.ErrNotFound) {
 				return f.rec, "its record is gone; known from its cgroup alone", nil
 			}
