@@ -54,6 +54,7 @@ type guard struct {
 	metrics  *metrics // nil: nobody asks
 	store    *store.Store
 	keeper   Keeper
+	holding  func(id string) (session.Holding, error)
 	lock     *store.GuardLock
 	noting   sync.Mutex // of note and of who holds the lock
 	note     store.GuardNote
@@ -128,7 +129,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	if err != nil {
 		return err
 	}
-	g := &guard{sessions: o.Manager, keeper: o.Manager, clock: proc.Clock, log: log, store: st, onDemand: o.OnDemand, ready: o.Ready, rules: o.Memory, plan: newPlan(), statuses: map[string]map[proc.ID]syscall.WaitStatus{},
+	g := &guard{sessions: o.Manager, keeper: o.Manager, holding: o.Manager.Holding, clock: proc.Clock, log: log, store: st, onDemand: o.OnDemand, ready: o.Ready, rules: o.Memory, plan: newPlan(), statuses: map[string]map[proc.ID]syscall.WaitStatus{},
 		note: store.GuardNote{Process: store.ProcID(self), OnDemand: o.OnDemand, Since: time.Now(), Metrics: o.Metrics}}
 	held := false
 	if g.lock, err = g.tryLock(ctx); errors.Is(err, session.ErrHeld) {

@@ -32,7 +32,8 @@ var errGone = errors.New("it is gone")
 type source interface {
 	// Session measures a session's box.
 	Session(w *session.MemoryWatch) (meter, error)
-	// Around are the directories around a box that count memory, from the inside out.
+	// Around are the directories around a box that count memory, from the inside out; with
+	// "" those around us, which what has no box is in.
 	Around(box string) []string
 	Group(dir string) (meter, error)
 	// Host reads the figures of the machine, what is free of swap and what that is worth.

@@ -12,7 +12,7 @@ import (
 // watchMemory starts to watch memory beside the loop, and gives the way to end that.
 // Where it cannot be watched the rest is all the same.
 func (g *guard) watchMemory() (stop func()) {
-	src, err := newSource()
+	src, err := newSource(g.holding)
 	if err != nil {
 		if !errors.Is(err, proc.ErrUnsupported) {
 			g.log.Warn("go on without watching memory", "err", err)

@@ -31,13 +31,13 @@ func (m *memory) learn() {
 	linked := true
 	for id, w := range news {
 		s := m.sessions[id]
-		if s != nil && w != nil && s.path == w.Memory.Path && s.watch.Inode == w.Memory.Inode {
+		if s != nil && w != nil && s.path == w.Memory.Place() && s.watch.Inode == w.Memory.Inode {
 			s.take(w)
 			continue
 		}
 		linked = false
 		m.drop(s)
-		if w != nil && w.Memory.Path != "" {
+		if w != nil && w.Memory.Place() != "" {
 			m.follow(id, w)
 		}
 	}
@@ -57,7 +57,7 @@ func (m *memory) follow(id string, w *session.Watch) {
 		m.log.Debug("measure the memory of a session", "session", id, "err", err)
 		return
 	}
-	s := &spot{Place: memlimit.Place{Kind: memlimit.KindSession, Session: id, Hidden: m.host.Hidden}, path: w.Memory.Path, meter: meter}
+	s := &spot{Place: memlimit.Place{Kind: memlimit.KindSession, Session: id, Hidden: m.host.Hidden}, path: w.Memory.Place(), meter: meter}
 	s.take(w)
 	m.sessions[id], m.byMeter[meter] = s, s
 }
@@ -83,7 +83,7 @@ func (m *memory) link() {
 	m.order = m.order[:0]
 	for _, s := range m.sessions {
 		s.around = s.around[:0]
-		for _, dir := range m.src.Around(s.path) {
+		for _, dir := range m.around(s) {
 			a := boxes[dir]
 			if a == nil {
 				a = m.group(dir)
@@ -131,6 +131,14 @@ func (m *memory) link() {
 	slices.SortStableFunc(m.order, func(a, b *spot) int {
 		return cmp.Or(cmp.Compare(len(b.around), len(a.around)), cmp.Compare(a.path, b.path))
 	})
+}
+
+// around are the places around a session, from the inside out.
+func (m *memory) around(s *spot) (all []string) {
+	for _, id := range s.watch.Around {
+		all = append(all, session.PlaceOfLineage(id))
+	}
+	return append(all, m.src.Around(s.watch.Path)...)
 }
 
 // group is the place of a directory around boxes, nil if it cannot be measured.

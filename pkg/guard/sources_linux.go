@@ -26,6 +26,8 @@ type kernel struct {
 	epoll, event int
 	waking       sync.Mutex // holds Close while somebody wakes us
 	mount        cgroup.Mount
+	own          string // our directory below it
+	holding      func(id string) (session.Holding, error)
 	host         *cgroup.HostSampler
 	hostWake     *cgroup.Wake
 	memory1      *cgroup.Memory1 // nil: it is not mounted
@@ -35,13 +37,14 @@ type kernel struct {
 	events       [64]unix.EpollEvent
 }
 
-// newSource opens what there is; an error says that memory cannot be watched here.
-func newSource() (source, error) {
-	mount, err := cgroup.FindMount()
-	if err != nil {
-		return nil, err
+// newSource opens what there is; an error says that memory cannot be watched here. What no
+// cgroup holds is asked of holding.
+func newSource(holding func(id string) (session.Holding, error)) (source, error) {
+	k := &kernel{epoll: -1, event: -1, holding: holding, wakes: map[int32]*groupMeter{}}
+	if mount, err := cgroup.FindMount(); err == nil {
+		k.mount = mount
+		k.own, _ = cgroup.Own(mount) // "" then: it lies outside of what is mounted
 	}
-	k := &kernel{epoll: -1, event: -1, mount: mount, wakes: map[int32]*groupMeter{}}
 	if err := k.open(); err != nil {
 		k.Close()
 		return nil, err
@@ -81,6 +84,9 @@ func (k *kernel) add(fd int, events uint32) error {
 }
 
 func (k *kernel) Session(w *session.MemoryWatch) (meter, error) {
+	if w.Lineage != "" {
+		return &lineageMeter{id: w.Lineage, ask: k.holding}, nil
+	}
 	g, err := cgroup.OpenExact(w.Path, w.Inode)
 	if err != nil {
 		return nil, err
@@ -129,7 +135,11 @@ func (k *kernel) meter(g *cgroup.Group) (meter, error) {
 // is not the root of all.
 func (k *kernel) Around(box string) []string {
 	var dirs []string
-	for dir := filepath.Dir(box); len(dir) >= len(k.mount.Point) && len(dir) > 1; dir = filepath.Dir(dir) {
+	from := filepath.Dir(box)
+	if box == "" {
+		from = k.own
+	}
+	for dir := from; k.mount.Point != "" && len(dir) >= len(k.mount.Point) && len(dir) > 1; dir = filepath.Dir(dir) {
 		if unix.Access(filepath.Join(dir, "memory.max"), unix.F_OK) == nil {
 			dirs = append(dirs, dir)
 		}
@@ -146,7 +156,7 @@ func (k *kernel) Host(out *memlimit.Sample) (swapFree uint64, worth float64, err
 
 // Hidden: only the root of all cgroups has no type.
 func (k *kernel) Hidden() bool {
-	return unix.Access(filepath.Join(k.mount.Point, "cgroup.type"), unix.F_OK) == nil
+	return k.mount.Point != "" && unix.Access(filepath.Join(k.mount.Point, "cgroup.type"), unix.F_OK) == nil
 }
 
 func (k *kernel) Wait(until time.Duration) []meter {
@@ -221,9 +231,7 @@ type groupMeter struct {
 	sampler *cgroup.Sampler
 	wake    *cgroup.Wake
 
-	// shared is what the processes that were last asked exactly do not hold alone.
-	shared map[proc.ID]uint64
-	asked  time.Duration
+	exactly
 	// summed is when they were last added up, used the processor time before that.
 	summed, used time.Duration
 	v1           *alone1 // nil: there is no such controller
@@ -257,42 +265,6 @@ func (m *groupMeter) Sample(out *memlimit.Sample) error {
 	out.Done = proc.Clock()
 	return nil
 }
-
-// exactRest is between two times that processes are asked what they share: it stops
-// them for a moment.
-const exactRest = 30 * time.Second
-
-// exact takes off what the biggest processes share with others. In between it is taken
-// for the same: else the sum would jump each time.
-func (m *groupMeter) exact(all []memlimit.Process, now time.Duration) {
-	if len(all) < 2 {
-		return // nobody to share with
-	}
-	if m.asked == 0 || now-m.asked >= exactRest {
-		m.asked = now
-		m.shared = map[proc.ID]uint64{}
-		before := map[proc.ID]uint64{}
-		for i := range all {
-			before[idOf(&all[i])] = all[i].Hard()
-		}
-		cgroup.Exact(all)
-		for i := range all {
-			if p := &all[i]; p.Exact {
-				m.shared[idOf(p)] = before[idOf(p)] - min(before[idOf(p)], p.Hard())
-			}
-		}
-		return
-	}
-	for i := range all {
-		p := &all[i]
-		off := m.shared[idOf(p)]
-		shmem := min(p.Shmem, off)
-		p.Shmem -= shmem
-		p.Anon -= min(p.Anon, off-shmem)
-	}
-}
-
-func idOf(p *memlimit.Process) proc.ID { return proc.ID{PID: p.PID, Start: p.Start} }
 
 // What is added up from processes has hardly moved while they did not use the
 // processor: in that time they can write to 20 MiB for the first time, at most.

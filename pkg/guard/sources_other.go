@@ -2,8 +2,12 @@
 
 package guard
 
-import "github.com/sessionbox/sessionbox/pkg/internal/proc"
+import (
+	"github.com/sessionbox/sessionbox/pkg/internal/proc"
+	"github.com/sessionbox/sessionbox/pkg/session"
+)
 
-// newSource: there are no boxes of this version on this system, and nothing to
-// measure.
-func newSource() (source, error) { return nil, proc.ErrUnsupported }
+// newSource: on this system nobody measures yet what sessions hold.
+func newSource(func(id string) (session.Holding, error)) (source, error) {
+	return nil, proc.ErrUnsupported
+}

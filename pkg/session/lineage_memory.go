@@ -2,9 +2,41 @@ package session
 
 import (
 	"context"
+	"errors"
 
 	"github.com/sessionbox/sessionbox/pkg/memlimit"
+	"github.com/sessionbox/sessionbox/pkg/store"
 )
+
+// Holding is what the processes of a session hold that no cgroup counts.
+type Holding struct {
+	Processes []memlimit.Process // the biggest first; shared memory counts once for each
+	Frozen    bool
+}
+
+// Holding asks each process of a session in a lineage box. It costs a reading of the
+// process table. The error is [ErrNotFound] when there is no such session any more.
+func (m *Manager) Holding(id string) (Holding, error) {
+	rec, err := m.store.Get(id)
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		return Holding{}, notFound(id)
+	case err != nil:
+		return Holding{}, err
+	}
+	b, err := m.openLineage(&rec)
+	if err != nil {
+		return Holding{}, err
+	}
+	defer b.Close()
+	b.still = true // one look tells both
+	h := Holding{}
+	if h.Processes, err = b.holding(); err != nil {
+		return Holding{}, err
+	}
+	h.Frozen, err = b.Frozen()
+	return h, err
+}
 
 // Reclaim reclaims nothing: no kernel object holds the session's memory.
 func (b *lineageBox) Reclaim(context.Context) (memlimit.Reclaimed, error) {

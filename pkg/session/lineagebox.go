@@ -247,7 +247,7 @@ func (b *lineageBox) SetLimits(_ context.Context, r *specs.LinuxResources) ([]me
 func (b *lineageBox) Limits(want memlimit.Limits) ([]memlimit.Ceiling, error) {
 	all := memlimit.Ceilings(want, memlimit.Limits{})
 	for i := range all {
-		all[i].Why = "the lineage box has no ceilings: what it uses is shown, not enforced"
+		all[i].Why = "the lineage box has no ceilings: what it uses is watched, not enforced"
 	}
 	return all, nil
 }

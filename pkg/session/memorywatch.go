@@ -85,6 +85,10 @@ type MemoryWatch struct {
 	// Path and Inode are of its box; "" for none that can be seen.
 	Path  string
 	Inode uint64
+	// Lineage is the id of a session that no cgroup holds: see [Manager.Holding]. Around are
+	// those that it is in, from the inside out.
+	Lineage string
+	Around  []string
 	// Ceiling is what was asked for, in force or not; memlimit.Infinity for none.
 	Ceiling uint64
 	// OnWarn is a command line, run in Cwd; Notify is "" or "desktop".
@@ -103,6 +107,18 @@ type MemoryWatch struct {
 	// Hibernated says that it was; it means something only while it is frozen.
 	Hibernated bool
 }
+
+// Place is what the session's memory is known by among others: the path of its box, or that
+// it has none; "" when nobody can look.
+func (w *MemoryWatch) Place() string {
+	if w.Lineage != "" {
+		return PlaceOfLineage(w.Lineage)
+	}
+	return w.Path
+}
+
+// PlaceOfLineage is [MemoryWatch.Place] of a session in a lineage box.
+func PlaceOfLineage(id string) string { return "lineage:" + id }
 
 // memoryWatch fills in what concerns the memory of an open session.
 func memoryWatch(rec *store.Session, tasks []store.Task) MemoryWatch {
@@ -126,15 +142,17 @@ func memoryWatch(rec *store.Session, tasks []store.Task) MemoryWatch {
 	// Steps of another version: those that it does not know it does not take.
 	w.Steps, _ = memlimit.ParseSteps(p.Steps)
 	w.Warn = p.Warn == "on" || p.Warn == "" && (w.Ceiling != memlimit.Infinity || w.OnWarn != "" || w.Notify != "")
-	w.Policy = (w.Warn || w.Steps != 0) && watchable(rec)
+	w.Policy = w.Warn || w.Steps != 0
+	if rec.Kind == store.KindLineage {
+		w.Lineage = rec.ID
+		w.Steps &^= memlimit.MayBrake | memlimit.MayHibernate // there is nothing to write to
+		w.Policy = w.Policy && sumsWatched
+	}
 	return w
 }
 
 // watchesMemory says whether somebody must watch a session's memory.
 func watchesMemory(rec *store.Session) bool { w := memoryWatch(rec, nil); return w.Policy }
-
-// watchable says whether a guard can: what a lineage box holds nobody counts.
-func watchable(rec *store.Session) bool { return rec.Kind != store.KindLineage }
 
 // WatchesMemory says whether a guard is to watch the session's memory.
 func (s *Session) WatchesMemory() bool { return watchesMemory(&s.rec) }
@@ -142,7 +160,7 @@ func (s *Session) WatchesMemory() bool { return watchesMemory(&s.rec) }
 // memoryWatchInfo is what [Info] says of it; nil: nobody watches.
 func memoryWatchInfo(rec *store.Session, frozen bool) *MemoryWatchInfo {
 	w := memoryWatch(rec, nil)
-	if rec.State != store.StateOpen || !w.Policy && !w.Protected || !watchable(rec) {
+	if rec.State != store.StateOpen || !w.Policy && !w.Protected {
 		return nil
 	}
 	i := &MemoryWatchInfo{Warn: w.Warn, OnWarn: w.OnWarn, Notify: w.Notify, Steps: w.Steps.String(), Protected: w.Protected}

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"slices"
 	"time"
 
 	"github.com/sessionbox/sessionbox/pkg/internal/proc"
@@ -54,6 +55,10 @@ func (m *Manager) watch(rec *store.Session) Watch {
 	tasks, _, _ := m.store.Tasks(rec.ID) // what cannot be read cannot be watched
 	if rec.State == store.StateOpen {
 		w.Memory = memoryWatch(rec, tasks)
+		if w.Memory.Lineage != "" && rec.Parent != "" {
+			w.Memory.Around = m.chainOf(rec.Parent)
+			slices.Reverse(w.Memory.Around)
+		}
 		w.Policy = w.Policy || w.Memory.Policy
 	}
 	s := Session{m: m, rec: *rec}
