@@ -99,6 +99,40 @@ func TestContainerSignal(t *testing.T) {
 	p.stopped()
 }
 
+// TestWithoutClone3: where a seccomp filter refuses clone3, as a container's may, commands get
+// into their box another way, and none stays.
+func TestWithoutClone3(t *testing.T) {
+	for _, errno := range []string{"ENOSYS", "EPERM"} {
+		for _, inside := range []bool{false, true} {
+			where := map[bool]string{false: "host", true: "container"}[inside]
+			t.Run(errno+"/"+where, func(t *testing.T) {
+				r := newRig(t)
+				p, q := r.payloads("exec"), r.payloads("run")
+				me := shellWords([]string{bin()})
+				script := strings.Join([]string{
+					me + " open --name x",
+					me + " exec x -- " + shellWords(p.argv("E05")),
+					me + " exec -d x -- sleep 600",
+					me + " exec x -- sh -c 'exit 4' || test $? = 4",
+					me + " run -- " + shellWords(q.argv("E05")),
+					me + " ps x",
+					me + " close --json x",
+				}, "\n")
+				argv := []string{escape(), "seccomp", "--dir", r.home, "--label", errno, "--arg", script}
+				var o output
+				if inside {
+					o = r.inContainer(argv...)
+				} else {
+					o = r.start(argv[0], argv[1:]...).wait()
+				}
+				o.must(t, 0, "sessionbox without clone3")
+				p.stopped()
+				q.stopped()
+			})
+		}
+	}
+}
+
 // shellWords quotes a command line for a shell.
 func shellWords(argv []string) string {
 	quoted := make([]string, len(argv))

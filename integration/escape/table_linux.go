@@ -71,5 +71,6 @@ func stages() map[string]func(params) error {
 		"take-lock":      runTakeLock,
 		"hog":            runHog,
 		"leak":           runLeak,
+		"seccomp":        runSeccomp,
 	}
 }
