@@ -44,10 +44,11 @@ lint: ## gofmt, vet for linux and darwin, golangci-lint
 	GOOS=darwin $(GO) vet ./...
 	$(GO) run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(LINT_VERSION) run ./...
 
-bench: build ## the budgets, as ratios in one run: the cgroup box here, the systemd box in a test host
+bench: build ## the budgets, as ratios in one run: cgroup and lineage box here, systemd box in a test host
 	$(GO) build -o bin/empty ./integration/bench/empty
 	$(GO) build -o bin/bench ./integration/bench
 	bin/bench -backend cgroup -bin bin/sessionbox -empty bin/empty
+	bin/bench -backend lineage -bin bin/sessionbox -empty bin/empty
 	$(GO) build -o bin/nshost ./integration/hosts/cmd/nshost
 	bin/nshost -route manager -linger -copy bin/sessionbox:/usr/local/bin/sessionbox -copy bin/empty:/opt/empty -copy bin/bench:/opt/bench -- /opt/bench -backend systemd -bin /usr/local/bin/sessionbox -empty /opt/empty
 

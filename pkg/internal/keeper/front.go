@@ -19,8 +19,12 @@ import (
 
 // Main is front or keeper; args are what follows [Arg]. It gives the exit code.
 func Main(args []string, h Hooks) int {
-	if len(args) != 4 {
-		fmt.Fprintf(os.Stderr, "sessionbox: keeper: want ROLE SESSION LEAF N, got %q\n", args)
+	want := 4
+	if len(args) > 0 && args[0] == roleWatcher {
+		want = 5
+	}
+	if len(args) != want {
+		fmt.Fprintf(os.Stderr, "sessionbox: keeper: want ROLE SESSION LEAF N [STARTER], got %q\n", args)
 		return 125
 	}
 	n, err := strconv.Atoi(args[3])
@@ -35,7 +39,7 @@ func Main(args []string, h Hooks) int {
 	case roleWatch:
 		return detachWatcher(args)
 	case roleWatcher:
-		return watcher()
+		return watcher(args)
 	}
 	return 125
 }

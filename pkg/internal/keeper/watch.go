@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -65,7 +66,7 @@ func detachWatcher(args []string) int {
 	if err != nil {
 		return 1
 	}
-	cmd := &exec.Cmd{Path: self, Args: []string{"sessionbox", Arg, roleWatcher, args[1], args[2], args[3]}, Dir: "/",
+	cmd := &exec.Cmd{Path: self, Args: []string{"sessionbox", Arg, roleWatcher, args[1], args[2], args[3], strconv.Itoa(os.Getpid())}, Dir: "/",
 		ExtraFiles: inherited(4), SysProcAttr: &syscall.SysProcAttr{Setsid: true}}
 	if cmd.Start() != nil {
 		return 1
@@ -74,9 +75,12 @@ func detachWatcher(args []string) int {
 }
 
 // watcher is the watcher's main.
-func watcher() int {
+func watcher(args []string) int {
 	ignoreSignals()
-	between := os.Getppid()
+	between, err := strconv.Atoi(args[4]) // it may have ended by now, and we be another's child
+	if err != nil {
+		return 125
+	}
 	files := inherited(4)
 	ready := files[1]
 	k := &keeping{answer: files[0], ended: make(chan syscall.WaitStatus, 1)}
@@ -87,7 +91,6 @@ func watcher() int {
 		time.Sleep(time.Millisecond)
 	}
 	release(files, ready)
-	var err error
 	if k.st, err = store.Open(k.o.Dirs); err != nil {
 		return 1
 	}
