@@ -109,15 +109,24 @@ func groupOf(id ident) string {
 // inBox tells whether a process is in the box of a session.
 func (r *rig) inBox(id ident, in string) bool {
 	r.t.Helper()
+	return r.boxed(in)(id)
+}
+
+// boxed tells of processes whether they are in the box of a session, by one look where that
+// costs one.
+func (r *rig) boxed(in string) func(ident) bool {
+	r.t.Helper()
 	if r.box != "lineage" {
-		return strings.Contains(groupOf(id), in+".slice/")
+		return func(id ident) bool { return strings.Contains(groupOf(id), in+".slice/") }
 	}
 	var list []session.Process
 	o := r.run("ps", "--json", in).must(r.t, 0, "ps")
 	if err := json.Unmarshal(o.stdout, &list); err != nil {
 		r.t.Fatalf("ps --json: %v", err)
 	}
-	return slices.ContainsFunc(list, func(p session.Process) bool { return p.PID == id.pid && p.Start == id.start })
+	return func(id ident) bool {
+		return slices.ContainsFunc(list, func(p session.Process) bool { return p.PID == id.pid && p.Start == id.start })
+	}
 }
 
 // marked are the living processes whose environment has the word.
@@ -273,8 +282,10 @@ func TestAdoptStorm(t *testing.T) {
 		ad := r.adopt(id, strconv.Itoa(a.id.pid))
 		t.Logf("%d processes in %v", len(ad.Processes), time.Since(began))
 		end := ticks(t)
-		for _, p := range offspring(a.id) {
-			if !r.inBox(p, id) && p.alive() {
+		all := offspring(a.id)
+		in := r.boxed(id)
+		for _, p := range all {
+			if !in(p) && p.alive() {
 				t.Errorf("%v is outside: %v", p, describe([]int{p.pid}))
 			}
 		}
@@ -295,9 +306,11 @@ func TestAdoptStorm(t *testing.T) {
 			return born >= 50
 		})
 		inside := 0
-		for _, p := range marked(word) {
+		all = marked(word)
+		in = r.boxed(id)
+		for _, p := range all {
 			switch {
-			case r.inBox(p, id):
+			case in(p):
 				inside++
 			case p.start > end+1 && p.alive(): // else it ended, and shows no cgroup
 				t.Errorf("%v was born outside after the adoption: %v", p, describe([]int{p.pid}))

@@ -10,6 +10,7 @@ import (
 // that came meanwhile, or with the error of ctx.
 func (j *Lineage) WaitEmpty(ctx context.Context, leaf string) error {
 	for clean := 0; ; {
+		began := j.t.Clock()
 		p, err := j.Look(ctx, false)
 		if err != nil {
 			return err
@@ -17,6 +18,7 @@ func (j *Lineage) WaitEmpty(ctx context.Context, leaf string) error {
 		alive := p.Alive(leaf)
 		if len(alive) > 0 {
 			clean = 0
+			j.rest(ctx, emptyRest*(j.t.Clock()-began))
 			j.t.Wait(ctx, ids(alive), activePace)
 		} else if clean++; j.restless(leaf) {
 			clean = 0
@@ -31,6 +33,10 @@ func (j *Lineage) WaitEmpty(ctx context.Context, leaf string) error {
 		}
 	}
 }
+
+// emptyRest is how many times as long as it took to look is waited before the next look:
+// where many end all the time each would bring one.
+const emptyRest = 2
 
 // restless says whether there are members in a leaf that the last reading does not show.
 func (j *Lineage) restless(leaf string) bool {

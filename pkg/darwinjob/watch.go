@@ -47,19 +47,32 @@ func (j *Lineage) Watch(ctx context.Context) error {
 		if now-active < activeFor {
 			pace = activePace
 		}
-		// All orphans of a reaper that lives are its own: the record is for the case that it
-		// does not, and must not cost more than what it keeps.
-		watched := j.watched()
+		took := j.t.Clock() - now
 		if j.o.Reaper {
-			watched, pace = nil, max(pace, restFor*(j.t.Clock()-now))
+			// All orphans of a reaper that lives are its own: the record is for the case that it
+			// does not, and must not cost more than what it keeps.
+			j.t.Wait(ctx, nil, max(pace, restFor*took))
+			continue
 		}
-		j.t.Wait(ctx, watched, pace)
+		// In a storm somebody ends all the time.
+		j.rest(ctx, leastRest*took)
+		j.t.Wait(ctx, j.watched(), pace)
 	}
 	return failed
 }
 
-// restFor is how many times as long as it has looked a reaper rests.
-const restFor = 50
+// How many times as long as it has looked a reaper rests, and others do at least.
+const (
+	restFor   = 50
+	leastRest = 5
+)
+
+// rest lets time pass that looking took.
+func (j *Lineage) rest(ctx context.Context, d time.Duration) {
+	if d > 0 {
+		j.t.Wait(ctx, nil, d)
+	}
+}
 
 // quick looks for new children only; -1 if the table cannot.
 func (j *Lineage) quick() int {
