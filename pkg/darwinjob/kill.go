@@ -85,6 +85,7 @@ type kill struct {
 	last  *Picture
 	seen  map[ID]*Member
 	clean int // readings in a row that found nobody
+	blurs int // readings that found nobody but somebody marked, who did not stand still
 	end   time.Duration
 }
 
@@ -157,6 +158,9 @@ func (k *kill) note(p *Picture) {
 	}
 }
 
+// blurredTries is how often who is marked, and changes while it is read, is looked at again.
+const blurredTries = 10
+
 // verify reads once more.
 func (k *kill) verify(ctx context.Context) error {
 	p, err := k.j.look(ctx, true)
@@ -167,9 +171,13 @@ func (k *kill) verify(ctx context.Context) error {
 	k.note(p)
 	k.last = p
 	left := k.j.reach(p.Alive(k.leaf))
-	if !k.send(ctx, p) {
+	switch {
+	case !k.send(ctx, p):
 		k.clean = 0
-	} else if k.counted(p) {
+	case k.blurs < blurredTries && slices.ContainsFunc(p.Suspects, func(s Suspect) bool { return s.Why == whyBlurred }):
+		k.clean = 0
+		k.blurs++
+	case k.counted(p):
 		k.clean++
 	}
 	switch {

@@ -172,21 +172,19 @@ func (t *procfs) Children(parent ID) ([]Proc, error) {
 	looked := map[int]bool{}
 	settled := false
 	for round := 0; round < childRounds && !settled && len(kids) == 0; round++ {
-		pids, err := listChildren(parent.PID)
-		if err != nil {
-			return nil, err
-		}
 		settled = true
-		for _, pid := range slices.Backward(pids) {
+		err := listChildren(parent.PID, func(pid int) {
 			if looked[pid] {
-				continue
+				return
 			}
 			looked[pid], settled = true, false
 			if p, _, err := t.read(pid); err == nil && p.PPID == parent.PID && p.alive() {
 				kids = append(kids, p)
 			}
+		})
+		if err != nil {
+			return nil, err
 		}
-		settled = settled || len(pids) == 0
 	}
 	st, err := proc.ReadStat(parent.PID)
 	if err != nil {
@@ -207,29 +205,28 @@ func (t *procfs) Children(parent ID) ([]Proc, error) {
 // only that came since the one before, which takes some 50 µs for each; a fork takes longer.
 const childRounds = 50
 
-// listChildren are the pids that a process has as children, zombies included, the newest of
-// each thread last.
-func listChildren(parent int) ([]int, error) {
+// listChildren tells of each process that one has as a child, zombies included, the newest of
+// each thread first, and before the next thread's are read.
+func listChildren(parent int, tell func(pid int)) error {
 	dir := fmt.Sprintf("/proc/%d/task", parent)
 	threads, err := os.ReadDir(dir)
 	if err != nil {
-		return nil, errors.Join(proc.ErrGone, err)
+		return errors.Join(proc.ErrGone, err)
 	}
-	var pids []int
 	for _, th := range threads {
 		b, err := kfile.ReadAt(unix.AT_FDCWD, dir+"/"+th.Name()+"/children")
 		if errors.Is(err, unix.ENOENT) {
 			if _, gone := os.Stat(dir + "/" + th.Name()); gone == nil {
-				return nil, fmt.Errorf("list children: %w", errors.ErrUnsupported)
+				return fmt.Errorf("list children: %w", errors.ErrUnsupported)
 			}
 		}
-		for f := range strings.FieldsSeq(string(b)) {
+		for _, f := range slices.Backward(strings.Fields(string(b))) {
 			if pid, err := strconv.Atoi(f); err == nil {
-				pids = append(pids, pid)
+				tell(pid)
 			}
 		}
 	}
-	return pids, nil
+	return nil
 }
 
 func (t *procfs) Marks(id ID, want Marks) (Marks, error) {

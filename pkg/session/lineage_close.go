@@ -191,6 +191,24 @@ func (c *closing) aftermath() {
 	}
 }
 
+// strays are the living that nothing but their marks tell of.
+func (b *lineageBox) strays(ctx context.Context) (all []Fated) {
+	j, err := b.job(true)
+	if err != nil {
+		return nil
+	}
+	p, err := j.Look(ctx, true)
+	if err != nil {
+		return nil
+	}
+	for _, m := range p.Alive("") {
+		if isStray(m) && !oursByArgs(m.PID) {
+			all = append(all, Fated{Process: processOf(&m.Proc, b.rec.ID, m.Leaf), Fate: fateAlive})
+		}
+	}
+	return all
+}
+
 // isStray says of a member that nothing but its marks told of it.
 func isStray(m *darwinjob.Member) bool {
 	return m.Score < darwinjob.ByIdentity.Weight()

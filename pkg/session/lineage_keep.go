@@ -183,30 +183,3 @@ func (s *Session) takeLineage(from *lineageBox, to *lineageBox, toLeaf string, m
 	}
 	return nil
 }
-
-// keptElsewhere gives the pids that belong to sessions which hold what was kept of one.
-func (m *Manager) keptElsewhere(from string) map[int]bool {
-	recs, _, err := m.store.Sessions()
-	if err != nil {
-		return nil
-	}
-	pids := map[int]bool{}
-	for i := range recs {
-		if !slices.Contains(recs[i].KeptFrom, from) {
-			continue
-		}
-		box, err := m.openBox(&recs[i])
-		if err != nil {
-			continue
-		}
-		if b, ok := box.(*lineageBox); ok {
-			if members, err := b.Members(""); err == nil {
-				for _, m := range members {
-					pids[m.PID] = true
-				}
-			}
-		}
-		box.Close()
-	}
-	return pids
-}

@@ -49,7 +49,7 @@ func (m *Manager) endStrays(ctx context.Context, rec *store.Session, skip map[in
 	if err != nil {
 		return w, err
 	}
-	s := search{cookie: rec.Cookie, safe: safe, skip: skip, kept: m.keptIn(rec.ID), keptPIDs: m.keptElsewhere(rec.ID), spared: map[int]string{}}
+	s := search{cookie: rec.Cookie, safe: safe, skip: skip, kept: m.keptIn(rec.ID), spared: map[int]string{}}
 	known := map[proc.ID]bool{}
 	clean := 0
 	var last proc.Survivor
@@ -130,8 +130,6 @@ type search struct {
 	skip   map[int]bool
 	// kept says whether a session holds what was kept of the one that is closed.
 	kept func(session string) bool
-	// keptPIDs are in lineage boxes that hold such.
-	keptPIDs map[int]bool
 
 	mu       sync.Mutex
 	restless bool           // somebody ended while being looked at
@@ -195,7 +193,7 @@ func (s *search) spare(pid int) bool {
 	switch {
 	case pid == os.Getpid():
 		return true
-	case s.keptPIDs[pid], s.isKept(pid):
+	case s.isKept(pid):
 		return true // it is the other session's
 	case s.safe[pid]:
 		why = "it is an ancestor of the closer"
