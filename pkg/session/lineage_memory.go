@@ -30,10 +30,11 @@ func (m *Manager) Holding(id string) (Holding, error) {
 	}
 	defer b.Close()
 	b.still = true // one look tells both
-	h := Holding{}
-	if h.Processes, err = b.holding(); err != nil {
+	p, err := b.glance()
+	if err != nil {
 		return Holding{}, err
 	}
+	h := Holding{Processes: b.holding(p, "")}
 	h.Frozen, err = b.Frozen()
 	return h, err
 }

@@ -278,19 +278,16 @@ func (b *lineageBox) Populated(leaf string) (bool, error) {
 	return len(members) > 0, err
 }
 
-// usage adds up: what processes share counts once for each.
+// usage adds up what the members of a leaf use.
 func (b *lineageBox) usage(p *darwinjob.Picture, leaf string) memlimit.Usage {
 	u := memlimit.Usage{Tier: memlimit.TierProcesses, Unseen: memlimit.UnseenInProcesses()}
-	var memory, pids uint64
+	memory, pids := b.memory(p, leaf), uint64(0)
 	var cpu time.Duration
 	for _, m := range p.Alive(leaf) {
 		if oursByArgs(m.PID) {
 			continue
 		}
 		pids++
-		if n, err := b.table.Memory(m.ID); err == nil {
-			memory += uint64(n)
-		}
 		if st, err := proc.ReadStat(m.PID); err == nil && st.Start == m.Start {
 			cpu += time.Duration(st.UserTicks+st.SystemTicks) * (time.Second / ticksPerSecond)
 		}
