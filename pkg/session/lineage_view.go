@@ -299,15 +299,61 @@ func (b *lineageBox) usage(p *darwinjob.Picture, leaf string) memlimit.Usage {
 // lineageSessions are the sessions that the caller runs in, outermost first, by the keepers
 // that it descends from: an environment can be copied, ancestors cannot.
 func lineageSessions() []string {
+	_, ids := belowKeeper()
+	return ids
+}
+
+// belowKeeper are the caller and those that it descends from, the nearest first, up to a
+// keeper, and the sessions that this stands for, outermost first; none: there is no keeper.
+func belowKeeper() (chain []darwinjob.ID, ids []string) {
 	for pid, depth := os.Getpid(), 0; pid > 1 && depth < 1000; depth++ {
 		st, err := proc.ReadStat(pid)
 		if err != nil {
-			return nil
+			return chain, nil
 		}
+		chain = append(chain, darwinjob.ID{PID: pid, Start: st.Start})
 		pid = st.PPID
 		if ids, ok := keeper.Session(proc.Args(pid)); ok && isOurProgram(pid) {
-			return ids
+			return chain, ids
 		}
 	}
-	return nil
+	return chain, nil
+}
+
+// ownSession are the sessions that the caller runs in, outermost first. Who ran already when
+// it was adopted has no keeper above it: records tell of it.
+func (m *Manager) ownSession() []string {
+	own := ownSession()
+	if !m.store.MayHaveLineage() {
+		return own
+	}
+	recs, _, err := m.store.Sessions()
+	if err != nil {
+		return own
+	}
+	chain, _ := belowKeeper()
+	nearest, in := len(chain), ""
+	for i := range recs {
+		if recs[i].Kind != store.KindLineage {
+			continue
+		}
+		b, err := m.openLineage(&recs[i])
+		if err != nil {
+			continue
+		}
+		l, err := b.ledger(recs[i].ID)
+		if err != nil {
+			continue
+		}
+		for _, n := range l.Roots() {
+			at := slices.IndexFunc(chain, n.Same)
+			if at >= 0 && at < nearest && !slices.ContainsFunc(l.Away, n.Same) {
+				nearest, in = at, recs[i].ID
+			}
+		}
+	}
+	if in == "" || slices.Contains(own, in) {
+		return own
+	}
+	return m.chainOf(in)
 }

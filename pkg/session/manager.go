@@ -132,7 +132,7 @@ func (m *Manager) resolve(ref string) (string, error) {
 		return "", &Error{Kind: ErrUsage, Text: `"" names no session`, Hint: "is a variable empty? `sessionbox ls` lists the sessions"}
 	}
 	if ref == "." {
-		ids := ownSession()
+		ids := m.ownSession()
 		if len(ids) == 0 {
 			return "", &Error{Kind: ErrNotFound, Text: "not inside a session",
 				Hint: "name one: `sessionbox ls` lists them"}

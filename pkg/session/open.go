@@ -106,7 +106,7 @@ func (m *Manager) Open(ctx context.Context, o OpenOptions) (*Session, error) {
 		}
 	}
 	at := place{kernel: o.RequireKernel}
-	if own := ownSession(); len(own) > 0 && !o.NoParent {
+	if own := m.ownSession(); len(own) > 0 && !o.NoParent {
 		if p, err := m.store.Get(own[len(own)-1]); err == nil && p.State != store.StateOpen {
 			return nil, &Error{Kind: ErrClosed, Session: p.ID, Text: "the session around this one is being closed"}
 		}

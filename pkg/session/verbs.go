@@ -42,7 +42,7 @@ func (s *Session) freezable() (Box, error) {
 	if err != nil {
 		return nil, err
 	}
-	if slices.Contains(ownSession(), s.rec.ID) {
+	if slices.Contains(s.m.ownSession(), s.rec.ID) {
 		return nil, &Error{Kind: ErrUsage, Session: s.Name(), Text: "this would freeze the caller, who runs inside",
 			Hint: "freeze it from outside"}
 	}
