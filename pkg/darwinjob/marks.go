@@ -96,10 +96,10 @@ func (v *View) suspect(t Table, read *seen, p *Proc) Suspect {
 // lead to another session's, and marks alone must not decide then.
 func (v *View) blurred(p *Proc) bool {
 	for range v.Snapshot.Procs { // of loops there are none but in a blurred listing
-		if p == nil || !p.Pinned {
+		switch {
+		case p == nil || !p.Pinned:
 			return true
-		}
-		if p.PID <= 1 || v.tooOld(p) {
+		case p.PPID <= 1 || v.tooOld(p):
 			return false
 		}
 		p = v.pid[p.PPID]
