@@ -6,10 +6,10 @@ PREFIX ?= /usr/local
 export CGO_ENABLED = 0
 LINT_VERSION = v2.15.0
 
-.PHONY: help build install test test-unit test-cgroup test-systemd test-vm lint bench cross demo gen clean
+.PHONY: help build install test test-unit test-cgroup test-systemd test-vm test-vm-memory test-lineage lint bench bench-memory cross demo gen clean
 
 help: ## list the targets
-	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 build: ## bin/sessionbox, static
 	$(GO) build -trimpath -o bin/sessionbox ./cmd/sessionbox
@@ -33,18 +33,29 @@ test-systemd:
 test-vm:
 	$(GO) run ./integration/tiers -tiers vm
 
+test-lineage: ## the suite on the lineage box: what a default container or a Mac gets
+	$(GO) run ./integration/tiers -tiers lineage
+test-vm-memory: ## a leak and a burst in one guest: warned of in time, and the right one stopped
+	SESSIONBOX_TEST_TIER=vm-memory $(GO) test -v -count=1 -timeout 60m -run '^TestMemoryVM$$' ./integration/membench
+
 lint: ## gofmt, vet for linux and darwin, golangci-lint
 	@test -z "$$(gofmt -l cmd pkg integration)" || { gofmt -l cmd pkg integration; exit 1; }
 	$(GO) vet ./...
 	GOOS=darwin $(GO) vet ./...
 	$(GO) run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(LINT_VERSION) run ./...
 
-bench: build ## the budgets, as ratios in one run: the cgroup box here, the systemd box in a test host
+bench: build ## the budgets, as ratios in one run: cgroup and lineage box here, systemd box in a test host
 	$(GO) build -o bin/empty ./integration/bench/empty
 	$(GO) build -o bin/bench ./integration/bench
 	bin/bench -backend cgroup -bin bin/sessionbox -empty bin/empty
+	bin/bench -backend lineage -bin bin/sessionbox -empty bin/empty
 	$(GO) build -o bin/nshost ./integration/hosts/cmd/nshost
 	bin/nshost -route manager -linger -copy bin/sessionbox:/usr/local/bin/sessionbox -copy bin/empty:/opt/empty -copy bin/bench:/opt/bench -- /opt/bench -backend systemd -bin /usr/local/bin/sessionbox -empty /opt/empty
+
+bench-memory: build ## the memory scenarios in guests, scored, beside other guards; BENCH_MEMORY=flags
+	$(GO) build -o bin/membench-guest ./integration/membench/guest
+	$(GO) build -o bin/membench ./integration/membench
+	bin/membench $(BENCH_MEMORY)
 
 cross: ## build and vet code and tests for the other systems
 	for t in darwin/arm64 darwin/amd64 linux/arm64 linux/riscv64; do \

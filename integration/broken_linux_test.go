@@ -201,8 +201,8 @@ func TestCloseFrozen(t *testing.T) {
 	r.nothing("afterwards")
 }
 
-// TestNoBoxHere: where no box can be made open says so with exit code 5, what is
-// missing and what to do, and leaves nothing.
+// TestNoBoxHere: where the kernel holds no box, who wants one is told with exit code 5 what
+// is missing and what to do, and nothing is left. Others get the lineage box, by its name.
 func TestNoBoxHere(t *testing.T) {
 	if os.Geteuid() != 0 || backend() != "cgroup" {
 		t.Skip("needs root, to take the cgroup tree away")
@@ -218,9 +218,25 @@ func TestNoBoxHere(t *testing.T) {
 		"read-only":    "mount -o remount,bind,ro " + mount,
 	} {
 		for _, root := range []string{os.Getenv("SESSIONBOX_CGROUP_ROOT"), ""} {
-			o := r.start("unshare", "--mount", "sh", "-c", script+` && SESSIONBOX_CGROUP_ROOT=`+root+` exec "$0" "$@"`, bin(), "open", "--name", "nowhere").wait()
-			if o.code != 5 || !strings.Contains(string(o.stderr), "hint:") {
-				t.Errorf("%s, root %q: exit code %d, want 5 and a hint: %s", what, root, o.code, o.stderr)
+			open := func(flags ...string) output {
+				argv := append([]string{"--mount", "sh", "-c", script + ` && SESSIONBOX_CGROUP_ROOT=` + root + ` exec "$0" "$@"`, bin(), "open", "--name", "nowhere"}, flags...)
+				return r.start("unshare", argv...).wait()
+			}
+			kernel := [][]string{{"--require", "kernel"}, {"--backend", "cgroup"}}
+			if root != "" { // who names a tree wants the kernel to hold it
+				kernel = append(kernel, nil)
+			}
+			for _, flags := range kernel {
+				if o := open(flags...); o.code != 5 || !strings.Contains(string(o.stderr), "hint:") {
+					t.Errorf("%s, root %q, %v: exit code %d, want 5 and a hint: %s", what, root, flags, o.code, o.stderr)
+				}
+			}
+			if root == "" {
+				open().must(t, 0, "open where the kernel holds no box")
+				if i := r.inspect("nowhere"); i.Box.Kind != "lineage" || i.Box.Containment != "best effort" || len(i.Box.MayEscape) == 0 {
+					t.Errorf("%s: the box is %+v", what, i.Box)
+				}
+				r.closed("nowhere")
 			}
 		}
 	}

@@ -34,6 +34,7 @@ type rig struct {
 // newRig skips the test where the suite cannot run.
 func newRig(t *testing.T) *rig {
 	t.Helper()
+	applies(t)
 	if reason := os.Getenv(envSkip); reason != "" {
 		t.Skipf("tier %s cannot run: %s", tierName(), reason)
 	}

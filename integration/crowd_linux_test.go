@@ -1,9 +1,14 @@
 package integration_test
 
 import (
+	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
+
+	"github.com/sessionbox/sessionbox/pkg/session"
+	"github.com/sessionbox/sessionbox/pkg/store"
 )
 
 // crowd is how many work at once.
@@ -48,6 +53,55 @@ func (r *rig) member(name string) string {
 		}
 	}
 	return ""
+}
+
+// TestListedMeanwhile: who looks while sessions are opened and closed sees none that is lost:
+// its record came, or its box went, after the other half was read.
+func TestListedMeanwhile(t *testing.T) {
+	r := newRig(t)
+	m := r.manager()
+	var wg sync.WaitGroup
+	var over atomic.Bool
+	for i := range 2 {
+		wg.Go(func() {
+			for n := 0; n < crowd()/4 && !t.Failed(); n++ {
+				s, err := m.Open(t.Context(), session.OpenOptions{Name: fmt.Sprintf("brief-%d-%d", i, n), Kind: store.Kind(r.box)})
+				if err != nil {
+					t.Errorf("open: %v", err)
+					break
+				}
+				s.Release()
+				if _, err := m.Close(t.Context(), s.ID(), session.CloseOptions{Now: true}); err != nil {
+					t.Errorf("close: %v", err)
+				}
+			}
+			over.Store(true)
+		})
+	}
+	looks := 0
+	for ; !over.Load(); looks++ {
+		infos, err := m.List(t.Context(), session.ListOptions{})
+		if err != nil {
+			t.Error(err)
+		}
+		for _, i := range infos {
+			alone, err := m.Inspect(t.Context(), i.ID, session.InspectOptions{})
+			switch {
+			case err == nil:
+				infos = append(infos, alone)
+			case !errors.Is(err, session.ErrNotFound) && !errors.Is(err, session.ErrClosed):
+				t.Errorf("inspect: %v", err)
+			}
+		}
+		for _, i := range infos {
+			if i.Name == "" || len(i.Problems) > 0 && i.State == string(store.StateOpen) {
+				t.Errorf("listed as %q, %s: %q", i.Name, i.State, i.Problems)
+			}
+		}
+	}
+	wg.Wait()
+	t.Logf("%d looks", looks)
+	r.nothing("afterwards")
 }
 
 // TestCrowdInOneSession: many commands at once in one session, each a task.

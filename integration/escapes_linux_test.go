@@ -21,7 +21,7 @@ func TestEscapes(t *testing.T) {
 		t.Run(k.ID, func(t *testing.T) {
 			k.need(t)
 			e := begin(t, k)
-			switch k.Expect {
+			switch expect(k) {
 			case "dies":
 				e.dies("--grace", "1s")
 			case "stray":
@@ -51,13 +51,22 @@ func TestEscapesNow(t *testing.T) {
 		t.Run(k.ID, func(t *testing.T) {
 			k.need(t)
 			e := begin(t, k)
-			if k.Expect == "stray" {
+			if expect(k) == "stray" {
 				e.stray("--now")
 				return
 			}
 			e.dies("--now")
 		})
 	}
+}
+
+// expect is what a technique comes to in the box under test: moving to another cgroup
+// leads out of a cgroup, and not out of a lineage.
+func expect(k technique) string {
+	if k.Expect == "stray" && backend() == "lineage" {
+		return "dies"
+	}
+	return k.Expect
 }
 
 // escaped is a technique at work in a session, its payloads up and counting.
@@ -148,7 +157,9 @@ func (e *escaped) gone(receipt session.Receipt, o output) {
 	t := e.rig.t
 	t.Helper()
 	if p := receipt.Box.Path; p == "" {
-		t.Error("the receipt does not say where the box was")
+		if receipt.Box.Kind != "lineage" { // which has no directory
+			t.Error("the receipt does not say where the box was")
+		}
 	} else if _, err := os.Stat(p); err == nil {
 		b, _ := os.ReadFile(filepath.Join(p, "cgroup.events"))
 		t.Errorf("the box is still there after the close: %s: %s", p, b)

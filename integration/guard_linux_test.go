@@ -344,14 +344,17 @@ func recorded(t *testing.T, r *rig, id string, n int) string {
 
 // exitIsTold says whether this kernel tells the status of a process that its parent has
 // reaped (6.15).
-func exitIsTold() bool {
+func exitIsTold() bool { return kernelFrom(6, 15) }
+
+// kernelFrom says whether the kernel is of that version or newer.
+func kernelFrom(major, minor int) bool {
 	var u unix.Utsname
 	if unix.Uname(&u) != nil {
 		return false
 	}
-	var major, minor int
-	fmt.Sscanf(unix.ByteSliceToString(u.Release[:]), "%d.%d", &major, &minor)
-	return major > 6 || major == 6 && minor >= 15
+	var x, y int
+	fmt.Sscanf(unix.ByteSliceToString(u.Release[:]), "%d.%d", &x, &y)
+	return x > major || x == major && y >= minor
 }
 
 // TestNoGuardByDetached: who has turned guards off gets none from the supervisor of a
@@ -385,4 +388,32 @@ func TestGuardAskedTwice(t *testing.T) {
 			t.Error("its socket is left")
 		}
 	}
+}
+
+// TestGuardKilledIsReplaced: whoever uses a session that must be watched starts a guard
+// anew the moment after it was killed: one that the kernel is still taking apart holds
+// its lock and watches nothing.
+func TestGuardKilledIsReplaced(t *testing.T) {
+	r := newRig(t)
+	r.guarded()
+	defer r.endGuard()
+	id := r.open("leased", "--lease", "10m")
+	times := 10
+	if r.box == "systemd" { // whose manager starts a service again after a second, and five times at most
+		times = 3
+	}
+	for range times {
+		g, ok := r.guard()
+		if !ok {
+			t.Fatal("no guard runs")
+		}
+		if err := g.signal(unix.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		r.exec(id, "true").must(t, 0, "exec")
+		if now, ok := r.guard(); !ok || now == g {
+			t.Fatalf("after %v was killed, %v watches (%v)", g, now, ok)
+		}
+	}
+	r.closed(id)
 }

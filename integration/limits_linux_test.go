@@ -1,6 +1,8 @@
 package integration_test
 
 import (
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -96,6 +98,81 @@ func TestMemoryMax(t *testing.T) {
 	r.closed(info.ID, graceFlags()...)
 	other.stopped()
 	c.lives()
+}
+
+// TestLimitTooLow: a ceiling below what is in use is refused, with what the least would
+// be, and taken if that is meant.
+func TestLimitTooLow(t *testing.T) {
+	r := newRig(t)
+	info := r.ceilings("holds", "--memory-max", "512M")
+	hog := r.payloads("hog")
+	r.detach(info.ID, hog.argv("hog", "--arg", "128")...)
+	hog.await(1) // it holds what it is to hold
+	o := r.run("limit", info.ID, "--memory-max", "168M", "--json").must(t, 1, "limit below what is in use")
+	for _, want := range []string{`"code":"too_low"`, "the least is", "--force"} {
+		if !strings.Contains(string(o.stderr), want) {
+			t.Errorf("limit does not say %s: %s", want, o.stderr)
+		}
+	}
+	if got := control(t, info.Box.Path, "memory.max"); got != kernelSize("512M") {
+		t.Errorf("memory.max is %s after a ceiling was refused", got)
+	}
+	r.run("limit", info.ID, "--memory-max", "256M").must(t, 0, "limit above what is in use")
+	r.run("limit", info.ID, "--memory-max", "168M", "--force").must(t, 0, "limit --force")
+	if got := control(t, info.Box.Path, "memory.max"); got != kernelSize("168M") {
+		t.Errorf("memory.max is %s after it was forced to be 168M", got)
+	}
+	r.run("limit", info.ID, "--memory-max", "176M").must(t, 0, "limit that gives more")
+	r.closed(info.ID, "--now")
+	hog.stopped()
+}
+
+// TestControllerVanishes: the memory controller is taken away from under an open session.
+// What was in force is said to be no more, and the session works on and ends as ever.
+func TestControllerVanishes(t *testing.T) {
+	r := newRig(t)
+	info := r.ceilings("vanishes", "--memory-max", "512M")
+	p := r.payloads("payload")
+	r.detach(info.ID, p.argv("payload")...)
+	p.await(1)
+	takeAway(t, info.Box.Path, "memory")
+	if _, err := os.Stat(filepath.Join(info.Box.Path, "memory.max")); err == nil {
+		t.Skip("the controller is given back at once by who manages the tree")
+	}
+	for _, c := range r.inspect(info.ID).Limits {
+		if c.File == "memory.max" && (c.InForce || !strings.Contains(c.Why, "not delegated") || c.Fix == "") {
+			t.Errorf("the ceiling that vanished is said to be %+v", c)
+		}
+	}
+	if text := r.run("ls").text(); !strings.Contains(text, "not in force") {
+		t.Errorf("ls does not say it: %s", text)
+	}
+	r.exec(info.ID, "true").must(t, 0, "exec after it")
+	r.run("stats", "--no-stream", info.ID).must(t, 0, "stats after it")
+	o := r.run("limit", info.ID, "--memory-max", "256M")
+	if tierName() != "vm" || r.box == "cgroup" { // a manager gives it back for that
+		o.must(t, 0, "limit after it")
+	}
+	r.closed(info.ID, graceFlags()...)
+	p.stopped()
+}
+
+// takeAway takes a controller from a box, and from all that is in it, deepest first.
+func takeAway(t *testing.T, box, controller string) {
+	t.Helper()
+	dirs := []string{filepath.Dir(box)}
+	_ = filepath.WalkDir(box, func(path string, d os.DirEntry, err error) error {
+		if err == nil && d.IsDir() {
+			dirs = append(dirs, path)
+		}
+		return nil
+	})
+	for _, dir := range slices.Backward(dirs) {
+		err := os.WriteFile(filepath.Join(dir, "cgroup.subtree_control"), []byte("-"+controller), 0)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			t.Skipf("the controller cannot be taken away here: %v", err)
+		}
+	}
 }
 
 // TestForkStorm: a storm that has reached the ceiling of processes and keeps trying is

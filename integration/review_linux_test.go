@@ -114,6 +114,9 @@ func TestTimeoutEndsAll(t *testing.T) {
 // neither overlooked by kill nor by wait.
 func TestHiddenAmongHelpers(t *testing.T) {
 	r := newRig(t)
+	if r.box == "lineage" {
+		t.Skip("a lineage box has no leaf that one could move to")
+	}
 	p := r.payloads("payload")
 	id := r.open("hidden")
 	r.exec(id, "true").must(t, 0, "exec") // starts the anchor

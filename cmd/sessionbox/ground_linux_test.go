@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -19,6 +20,16 @@ import (
 var haveCgroup = sync.OnceValue(func() bool {
 	m, err := cgroup.FindMount()
 	return err == nil && os.Geteuid() == 0 && !m.ReadOnly && unix.Access(filepath.Join(m.Point, "cgroup.procs"), unix.W_OK) == nil
+})
+
+// haveMemory says whether a box that is made here can have a ceiling for memory.
+var haveMemory = sync.OnceValue(func() bool {
+	m, err := cgroup.FindMount()
+	if err != nil {
+		return false
+	}
+	b, err := os.ReadFile(filepath.Join(m.Point, "cgroup.subtree_control"))
+	return err == nil && slices.Contains(strings.Fields(string(b)), "memory")
 })
 
 func makeCgroup() (string, error) {

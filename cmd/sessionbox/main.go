@@ -22,5 +22,8 @@ func main() {
 	if code, done := session.Helper(os.Args); done {
 		os.Exit(code)
 	}
+	if os.Getpid() == 1 {
+		os.Exit(cli.Init(os.Args))
+	}
 	os.Exit(cli.Run(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }

@@ -50,8 +50,11 @@ func TestScript(t *testing.T) {
 			return nil
 		},
 		Condition: func(cond string) (bool, error) {
-			if cond == "cgroup2" {
+			switch cond {
+			case "cgroup2":
 				return haveCgroup(), needed("cgroup")
+			case "memctl": // its memory controller
+				return haveMemory(), nil
 			}
 			return false, fmt.Errorf("no condition %q", cond)
 		},

@@ -93,10 +93,10 @@ func spawner(n int) *exec.Cmd {
 	return exec.Command("sh", "-c", fmt.Sprintf("i=0; while [ $i -lt %d ]; do sleep 600 & i=$((i+1)); done; echo ready; wait", n-1))
 }
 
-// closeRow compares a close with the bare kernel interface.
-func (b *bench) closeRow(ctx context.Context) row {
-	mine := func() (time.Duration, error) {
-		s, err := b.m.Open(ctx, session.OpenOptions{Kind: b.kind})
+// closing times the close of a session of so many processes.
+func (b *bench) closing(ctx context.Context, kind store.Kind) func() (time.Duration, error) {
+	return func() (time.Duration, error) {
+		s, err := b.m.Open(ctx, session.OpenOptions{Kind: kind})
 		if err != nil {
 			return 0, err
 		}
@@ -115,6 +115,10 @@ func (b *bench) closeRow(ctx context.Context) row {
 		}
 		return took, err
 	}
+}
+
+// closeRow compares a close with the bare kernel interface.
+func (b *bench) closeRow(ctx context.Context) row {
 	bare := func() (time.Duration, error) {
 		root, err := cgroup.Open(os.Getenv("SESSIONBOX_CGROUP_ROOT"))
 		if err != nil {
@@ -149,7 +153,7 @@ func (b *bench) closeRow(ctx context.Context) row {
 		took := time.Since(began)
 		return took, g.Remove(ctx)
 	}
-	return row{fmt.Sprintf("close --now of %d processes", b.procs), "write to cgroup.kill and wait", 1.5, max(b.n/10, 3), mine, bare}
+	return row{fmt.Sprintf("close --now of %d processes", b.procs), "write to cgroup.kill and wait", 1.5, max(b.n/10, 3), b.closing(ctx, b.kind), bare}
 }
 
 // started starts a spawner and returns when it has started all.

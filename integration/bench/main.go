@@ -20,7 +20,7 @@ func main() {
 		os.Exit(code)
 	}
 	b := bench{}
-	backend := flag.String("backend", "auto", "box to measure: systemd or cgroup")
+	backend := flag.String("backend", "auto", "box to measure: systemd, cgroup or lineage")
 	flag.StringVar(&b.bin, "bin", "bin/sessionbox", "the command")
 	flag.StringVar(&b.empty, "empty", "bin/empty", "an empty static Go program")
 	flag.IntVar(&b.n, "n", 100, "pairs of the short rows")
@@ -56,7 +56,7 @@ func (b *bench) run(kind store.Kind) (missed int, err error) {
 	}
 	defer os.RemoveAll(state)
 	os.Setenv("SESSIONBOX_STATE_DIR", state)
-	if kind == store.KindCgroup {
+	if kind == store.KindCgroup || kind == store.KindLineage { // what it is compared with, and its processes
 		remove, err := ownRoot()
 		if err != nil {
 			return 0, err
@@ -79,6 +79,9 @@ func (b *bench) run(kind store.Kind) (missed int, err error) {
 		missed += report(r)
 	}
 	s.Release()
+	if b.kind == store.KindLineage {
+		return b.runLineage(ctx, missed)
+	}
 	if _, err := b.m.Close(ctx, "bench", session.CloseOptions{Now: true}); err != nil {
 		return missed, err
 	}
@@ -124,8 +127,12 @@ func command(argv ...string) func() (time.Duration, error) {
 
 func (b *bench) execRows() []row {
 	mine := command(b.bin, "exec", "bench", "--", "true")
+	limit := 4.0
+	if b.kind == store.KindLineage {
+		limit = 0 // a keeper is started as well
+	}
 	return []row{
-		{"exec S -- true", "an empty static Go program", 4, b.n, mine, command(b.empty)},
+		{"exec S -- true", "an empty static Go program", limit, b.n, mine, command(b.empty)},
 		{"exec --replace S -- true", "an empty static Go program", 0, b.n, command(b.bin, "exec", "--replace", "bench", "--", "true"), command(b.empty)},
 	}
 }

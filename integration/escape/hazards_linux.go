@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 )
@@ -40,6 +41,28 @@ func runHog(p params) error {
 		}
 	}
 	err = runPayload(p)
+	held[0] = 2
+	return err
+}
+
+// runLeak takes memory at a steady rate, as a leak does, and is a payload then: --arg
+// is TOTAL/RATE, in MiB and MiB a second.
+func runLeak(p params) error {
+	total, rate, ok := strings.Cut(p.arg, "/")
+	mib, err1 := strconv.Atoi(total)
+	each, err2 := strconv.Atoi(rate)
+	if !ok || err1 != nil || err2 != nil || mib < 1 || mib > 4096 || each < 1 {
+		return fmt.Errorf("leak: --arg %q is not MIB/MIB_A_SECOND", p.arg)
+	}
+	held := make([]byte, mib<<20)
+	began := time.Now()
+	for i := 0; i < len(held); i += os.Getpagesize() {
+		held[i] = 1
+		if i%(1<<20) == 0 { // never ahead of its time
+			time.Sleep(time.Until(began.Add(time.Duration(i>>20) * time.Second / time.Duration(each))))
+		}
+	}
+	err := runPayload(p)
 	held[0] = 2
 	return err
 }

@@ -70,5 +70,7 @@ func stages() map[string]func(params) error {
 		"group-survivor": runGroupSurvivor,
 		"take-lock":      runTakeLock,
 		"hog":            runHog,
+		"leak":           runLeak,
+		"seccomp":        runSeccomp,
 	}
 }

@@ -152,8 +152,9 @@ func (c *cache) make(key string, build func(tmp string) (string, error)) (err er
 	return os.Rename(made, c.path(key))
 }
 
-// prune removes what older recipes of the generation left, unless somebody uses it.
-func (c *cache) prune(gen Generation, keep string, log io.Writer) error {
+// prune removes what older recipes of the same kind left, those whose keys begin with
+// prefix, unless somebody uses it.
+func (c *cache) prune(prefix, keep string, log io.Writer) error {
 	entries, err := os.ReadDir(c.dir)
 	if err != nil {
 		return fmt.Errorf("prune the test cache: %w", err)
@@ -161,7 +162,7 @@ func (c *cache) prune(gen Generation, keep string, log io.Writer) error {
 	var errs []error
 	for _, e := range entries {
 		key := e.Name()
-		if !strings.HasPrefix(key, string(gen)+"-") || strings.HasSuffix(key, ".lock") || strings.TrimSuffix(key, ".img") == keep {
+		if !strings.HasPrefix(key, prefix) || strings.HasSuffix(key, ".lock") || strings.TrimSuffix(key, ".img") == keep {
 			continue
 		}
 		lock, err := os.OpenFile(c.path(key+".lock"), os.O_RDWR|os.O_CREATE, 0o644)

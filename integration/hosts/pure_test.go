@@ -2,6 +2,7 @@ package hosts
 
 import (
 	"bytes"
+	"encoding/json"
 	"os/exec"
 	"strings"
 	"testing"
@@ -28,6 +29,36 @@ func TestRecipeKeys(t *testing.T) {
 	}
 	if _, err := Generation("buster").recipe(); err == nil {
 		t.Error("an unknown generation has a recipe")
+	}
+}
+
+// TestVariantKeys: the plain roots that are there stay valid, and nobody prunes
+// another's.
+func TestVariantKeys(t *testing.T) {
+	r, err := Bookworm.recipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	plain, _ := r.key()
+	v, err := r.with(Variant{Name: "peers", Packages: []string{"earlyoom"}, Commands: [][]string{{"true"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := v.key()
+	if err != nil || !strings.HasPrefix(key, "bookworm+peers-") || strings.HasPrefix(key, r.prefix()) || strings.HasPrefix(plain, v.prefix()) {
+		t.Errorf("keys %q and %q, %v", plain, key, err)
+	}
+	if again, _ := r.key(); again != plain || len(r.Packages) == len(v.Packages) {
+		t.Errorf("the plain recipe is another one now: %q, was %q", again, plain)
+	}
+	text, err := json.Marshal(r)
+	if err != nil || strings.Contains(string(text), "Variant") {
+		t.Errorf("the plain recipe hashes what it did not: %s, %v", text, err)
+	}
+	for _, bad := range []string{"", "a-b", "../x", "A"} {
+		if _, err := r.with(Variant{Name: bad}); err == nil {
+			t.Errorf("variant %q is taken", bad)
+		}
 	}
 }
 

@@ -5,6 +5,8 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"slices"
+	"strings"
 )
 
 // Generation is a Debian release that tests run on, named as debootstrap names it.
@@ -42,6 +44,7 @@ const AgentUID = 1000
 // root, who does not shares the one that is there.
 type recipe struct {
 	Suite    Generation
+	Variant  string `json:",omitempty"` // part of the key: no variant prunes another's root
 	Packages []string
 	Commands [][]string // run in the root once the packages are in
 	Files    []recipeFile
@@ -72,6 +75,26 @@ TasksMax=infinity
 
 // guestScriptName is the script on the payload disk that guestUnit runs.
 const guestScriptName = "guest.sh"
+
+// A Variant is a root file system with something more in it, kept beside the plain
+// one of its generation.
+type Variant struct {
+	Name     string // [a-z]+, names it in the cache
+	Packages []string
+	Commands [][]string // run in the root once everything else is in
+}
+
+// with returns the recipe of a variant. The packages are installed along with the
+// others.
+func (r recipe) with(v Variant) (recipe, error) {
+	if v.Name == "" || strings.Trim(v.Name, "abcdefghijklmnopqrstuvwxyz") != "" {
+		return recipe{}, fmt.Errorf("variant %q of %s: want a name of small letters", v.Name, r.Suite)
+	}
+	r.Variant = v.Name
+	r.Packages = append(slices.Clip(r.Packages), v.Packages...)
+	r.Commands = append(slices.Clip(r.Commands), v.Commands...)
+	return r, nil
+}
 
 // recipe returns the recipe of a generation.
 func (g Generation) recipe() (recipe, error) {
@@ -133,5 +156,14 @@ func (r recipe) key() (string, error) {
 		return "", fmt.Errorf("hash the recipe of %s: %w", r.Suite, err)
 	}
 	sum := sha256.Sum256(text)
-	return string(r.Suite) + "-" + hex.EncodeToString(sum[:6]), nil
+	return r.prefix() + hex.EncodeToString(sum[:6]), nil
+}
+
+// prefix begins the keys of all recipes of this kind, newer and older ones, and of no
+// others.
+func (r recipe) prefix() string {
+	if r.Variant == "" {
+		return string(r.Suite) + "-"
+	}
+	return string(r.Suite) + "+" + r.Variant + "-"
 }

@@ -35,6 +35,23 @@ func OpenRoot(ctx context.Context, gen Generation, log io.Writer) (*Root, error)
 	if err != nil {
 		return nil, err
 	}
+	return openRecipe(ctx, r, log)
+}
+
+// OpenVariant is [OpenRoot] for a variant of the generation's root.
+func OpenVariant(ctx context.Context, gen Generation, v Variant, log io.Writer) (*Root, error) {
+	r, err := gen.recipe()
+	if err != nil {
+		return nil, err
+	}
+	if r, err = r.with(v); err != nil {
+		return nil, err
+	}
+	return openRecipe(ctx, r, log)
+}
+
+func openRecipe(ctx context.Context, r recipe, log io.Writer) (*Root, error) {
+	gen := r.Suite
 	key, err := r.key()
 	if err != nil {
 		return nil, err
@@ -47,7 +64,7 @@ func OpenRoot(ctx context.Context, gen Generation, log io.Writer) (*Root, error)
 		if err := ensureTools(ctx, buildTools(), log); err != nil {
 			return "", err
 		}
-		if err := c.prune(gen, key, log); err != nil {
+		if err := c.prune(r.prefix(), key, log); err != nil {
 			return "", err
 		}
 		fmt.Fprintf(log, "hosts: building %s, this takes a minute or two\n", c.path(key))

@@ -22,6 +22,7 @@ type VMOptions struct {
 	Steps     []Step        // what it does, in turn
 	MemoryMiB int           // 0 is 1024
 	SwapMiB   int           // swap on a disk of its own, 0 for none
+	Append    string        // more of the kernel's command line: the last word on a matter counts
 	Timeout   time.Duration // from power on to power off, 0 is 5 minutes
 	Output    io.Writer     // gets the output of the steps as it comes; nil discards
 }
@@ -195,12 +196,16 @@ func (v *vm) command(ctx context.Context) (*exec.Cmd, func(), error) {
 	if memory == 0 {
 		memory = 1024
 	}
+	line := "console=ttyS0 root=/dev/vda rw quiet psi=1 panic=-1"
+	if v.opts.Append != "" {
+		line += " " + v.opts.Append
+	}
 	args := []string{
 		"-accel", "tcg,thread=multi", "-cpu", "max", "-m", strconv.Itoa(memory), "-smp", "2",
 		"-display", "none", "-monitor", "none", "-nodefaults", "-no-user-config",
 		"-serial", "file:" + v.consolePath(), "-serial", "file:/dev/stdout",
 		"-kernel", kernel, "-initrd", initrd,
-		"-append", "console=ttyS0 root=/dev/vda rw quiet psi=1 panic=-1",
+		"-append", line,
 		"-drive", "file=" + v.image + ",format=raw,if=virtio,snapshot=on",
 		"-drive", "file=" + filepath.Join(v.tmp, "payload.img") + ",format=raw,if=virtio",
 	}

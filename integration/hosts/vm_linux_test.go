@@ -2,6 +2,7 @@ package hosts_test
 
 import (
 	"cmp"
+	"context"
 	"os"
 	"regexp"
 	"slices"
@@ -19,7 +20,15 @@ var vmTests = []string{
 	// every way out of the box, and what the project began with
 	"TestEscapes", "TestShellThatExits", "TestOneLeftover", "TestPipeDoesNotHang", "TestKillTask",
 	// ceilings, for which the namespaced hosts have no controllers
-	"TestCeilingsAreInForce", "TestMemoryMax", "TestForkStorm",
+	"TestCeilingsAreInForce", "TestMemoryMax", "TestForkStorm", "TestLimitTooLow", "TestControllerVanishes",
+	// what the kernel counts against what was taken
+	"TestAccounting",
+	// what the kernel kills for want of memory, told by whose limit
+	"TestOOMKilled", "TestOOMChild", "TestOOMTask", "TestOOMAround", "TestOOMOfLeftover",
+	// hibernation where there is no swap, and on the oldest nothing to ask for it
+	"TestHibernate", "TestHibernateInterrupted",
+	// the guard that watches memory, which only the guests count
+	"TestMemoryWarning", "TestMemoryFreeze", "TestMemoryClose", "TestMemoryRun", "TestMemoryOfReading",
 	// many at once, and inside each other
 	"TestThreeDeep", "TestNoParent", "TestCrowd", "TestCrowdInOneSession", "TestOneNameManyOpens",
 	// closing without what closing usually has
@@ -49,46 +58,62 @@ func TestVM(t *testing.T) {
 	guests := cmp.Or(os.Getenv("SESSIONBOX_TEST_GUESTS"), vmGuests)
 	for guest := range strings.SplitSeq(guests, ",") {
 		t.Run(guest, func(t *testing.T) {
-			gen, routeName, _ := strings.Cut(guest, "/")
-			route, err := hosts.ParseRoute(routeName)
-			if err != nil {
-				t.Fatal(err)
-			}
-			root := openRoot(ctx, t, hosts.Generation(gen))
-			facts := `echo "kernel $(uname -r)"; systemctl --version | head -n 1
-				f=/sys/fs/cgroup/system.slice/cgroup.kill; [ -e $f ] && echo "cgroup.kill there" || echo "cgroup.kill missing"`
-			res, err := hosts.BootVM(ctx, root, hosts.VMOptions{
-				Files:     s.files,
-				MemoryMiB: 1536,
-				Timeout:   vmSuiteTimeout + 5*time.Minute,
-				Output:    show(t),
-				Steps: []hosts.Step{
-					{Name: "facts", Route: hosts.AsRoot, Args: []string{"sh", "-c", facts}},
-					{Name: "suite", Route: route, Args: s.args(vmSuiteTimeout, vmTests...), Env: s.env("vm", route), Dir: hosts.PayloadDir},
-				},
-			})
-			if err != nil {
-				t.Errorf("%v", err)
-			}
-			if res == nil {
-				return
-			}
-			t.Logf("systemd was %s, on and off again in %s; %s", res.State, res.Took.Round(time.Second), strings.ReplaceAll(strings.TrimSpace(res.Steps[0].Output), "\n", ", "))
-			if hosts.Generation(gen) == hosts.Bullseye && !floor.MatchString(res.Steps[0].Output) {
-				t.Errorf("the oldest guest is not the floor that it is to show: %q", res.Steps[0].Output)
-			}
-			suite := res.Steps[1]
-			if !suite.Ran {
-				t.Error("the suite did not end in the guest")
-			}
-			s.judge(t, suite.Output, suite.Exit)
-			if os.Getenv("SESSIONBOX_TEST_RUN") == "" {
-				allRan(t, suite.Output, vmTests)
-			}
-			if t.Failed() {
-				t.Logf("console of the guest:\n%s", res.Console)
-			}
+			guestSuite(ctx, t, s, guest, 0, vmTests)
 		})
+	}
+}
+
+// vmSwapTests are those that need somewhere to put what is in memory. Without it they run
+// in the other guests.
+var vmSwapTests = []string{"TestHibernate"}
+
+// TestVMSwap runs vmSwapTests in a guest with swap.
+func TestVMSwap(t *testing.T) {
+	ctx := need(t, "vm", hosts.CheckVM)
+	guestSuite(ctx, t, buildSuite(t), "trixie/ssh", 1024, vmSwapTests)
+}
+
+// guestSuite runs tests of the suite in a guest.
+func guestSuite(ctx context.Context, t *testing.T, s suite, guest string, swapMiB int, tests []string) {
+	gen, routeName, _ := strings.Cut(guest, "/")
+	route, err := hosts.ParseRoute(routeName)
+	if err != nil {
+		t.Fatal(err)
+	}
+	root := openRoot(ctx, t, hosts.Generation(gen))
+	facts := `echo "kernel $(uname -r)"; systemctl --version | head -n 1
+				f=/sys/fs/cgroup/system.slice/cgroup.kill; [ -e $f ] && echo "cgroup.kill there" || echo "cgroup.kill missing"`
+	res, err := hosts.BootVM(ctx, root, hosts.VMOptions{
+		Files:     s.files,
+		MemoryMiB: 1536,
+		SwapMiB:   swapMiB,
+		Timeout:   vmSuiteTimeout + 5*time.Minute,
+		Output:    show(t),
+		Steps: []hosts.Step{
+			{Name: "facts", Route: hosts.AsRoot, Args: []string{"sh", "-c", facts}},
+			{Name: "suite", Route: route, Args: s.args(vmSuiteTimeout, tests...), Env: s.env("vm", route), Dir: hosts.PayloadDir},
+		},
+	})
+	if err != nil {
+		t.Errorf("%v", err)
+	}
+	if res == nil {
+		return
+	}
+	t.Logf("systemd was %s, on and off again in %s; %s", res.State, res.Took.Round(time.Second), strings.ReplaceAll(strings.TrimSpace(res.Steps[0].Output), "\n", ", "))
+	if hosts.Generation(gen) == hosts.Bullseye && !floor.MatchString(res.Steps[0].Output) {
+		t.Errorf("the oldest guest is not the floor that it is to show: %q", res.Steps[0].Output)
+	}
+	suite := res.Steps[1]
+	if !suite.Ran {
+		t.Error("the suite did not end in the guest")
+	}
+	s.judge(t, suite.Output, suite.Exit)
+	if os.Getenv("SESSIONBOX_TEST_RUN") == "" {
+		allRan(t, suite.Output, tests)
+	}
+	if t.Failed() {
+		t.Logf("console of the guest:\n%s", res.Console)
 	}
 }
 

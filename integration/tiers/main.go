@@ -6,7 +6,8 @@
 //
 // The tiers are unit (anywhere, with the race detector), cgroup (the suite on this
 // machine's own cgroup v2, as root), systemd (the suite on a systemd in namespaces)
-// and vm (the suite in QEMU guests). A failing tier does not keep the next from
+// and vm (the suite in QEMU guests). Tier lineage, the suite on the lineage box of this
+// machine, runs only if it is named. A failing tier does not keep the next from
 // running. What cannot run is said to be skipped, and why; it is a failure if
 // SESSIONBOX_TEST_REQUIRE names it ("unit,cgroup,systemd,vm").
 // SESSIONBOX_TEST_RUN chooses tests of the suite, as go test's -run. Tier vm runs those
@@ -78,8 +79,8 @@ func splitTiers(list string) ([]string, error) {
 		if name == "" {
 			continue
 		}
-		if !slices.Contains(tierNames(), name) {
-			return nil, fmt.Errorf("no tier %q: want %s", name, strings.Join(tierNames(), ", "))
+		if known := append(tierNames(), extraTiers()...); !slices.Contains(known, name) {
+			return nil, fmt.Errorf("no tier %q: want %s", name, strings.Join(known, ", "))
 		}
 		names = append(names, name)
 	}

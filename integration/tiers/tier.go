@@ -16,6 +16,9 @@ import (
 // tierNames lists the tiers, cheapest first.
 func tierNames() []string { return []string{"unit", "cgroup", "systemd", "vm"} }
 
+// extraTiers run only when they are named.
+func extraTiers() []string { return []string{"lineage"} }
+
 // A plan is the go test of a tier.
 type plan struct {
 	args []string
@@ -34,7 +37,13 @@ func planTier(ctx context.Context, name, tmp string, log io.Writer) (p plan, che
 		if check = hosts.CheckCgroup(); check != nil {
 			return p, check, nil
 		}
-		p, err = planCgroup(ctx, tmp)
+		p, err = planSuite(ctx, tmp, "cgroup")
+		return p, nil, err
+	case "lineage":
+		if check = hosts.CheckCgroup(); check != nil { // the suite holds what it starts in one
+			return p, check, nil
+		}
+		p, err = planSuite(ctx, tmp, "lineage")
 		return p, nil, err
 	case "systemd":
 		check = hosts.CheckSystemd(ctx, log)
@@ -62,8 +71,8 @@ func planUnit(ctx context.Context) (p plan, check, err error) {
 	return plan{args: args, env: []string{"CGO_ENABLED=1"}}, nil, nil
 }
 
-// planCgroup runs the suite here, with the programs it expects.
-func planCgroup(ctx context.Context, tmp string) (plan, error) {
+// planSuite runs the suite here on one kind of box, with the programs it expects.
+func planSuite(ctx context.Context, tmp, backend string) (plan, error) {
 	bin, escape := filepath.Join(tmp, "sessionbox"), filepath.Join(tmp, "escape")
 	static := []string{"CGO_ENABLED=0"}
 	_, err1 := goCommand(ctx, static, "build", "-o", bin, "./cmd/sessionbox")
@@ -80,7 +89,7 @@ func planCgroup(ctx context.Context, tmp string) (plan, error) {
 		env: []string{
 			"SESSIONBOX_BIN=" + bin,
 			"SESSIONBOX_TEST_ESCAPE=" + escape,
-			"SESSIONBOX_TEST_BACKEND=cgroup",
+			"SESSIONBOX_TEST_BACKEND=" + backend,
 			"SESSIONBOX_TEST_ROUTE=root",
 		},
 		verbose: true,

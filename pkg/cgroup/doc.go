@@ -15,7 +15,13 @@
 // nobody's processes, so a ceiling may be impossible; [Box.SetLimits] says which
 // ones are in force. It does not find processes that left the group.
 //
+// What the kernel killed for want of memory is counted where it was, and the limit
+// where it was hit ([Box.Tally]); both go with the directory, so that they are read
+// before that is removed. Who it was is in the kernel's log alone, which not everybody
+// may read and which tells of a few only when there are many.
+//
 // Kernels: 5.7 for clone3 into a cgroup, 5.14 for cgroup.kill (below it the
-// group is frozen and each member signalled), 5.19 for memory.peak. All of it is
+// group is frozen and each member signalled), 5.19 for memory.peak and memory.reclaim
+// (below it [Box.Reclaim] says that it cannot). All of it is
 // probed, no version is compared.
 package cgroup

@@ -20,6 +20,8 @@ var (
 	ErrReplaced = errors.New("the directory is another cgroup now")
 	// ErrNotCgroup2: the path exists and is no cgroup v2 directory.
 	ErrNotCgroup2 = errors.New("not a cgroup v2 directory")
+
+	errNotTaken = errors.New("the kernel has another value")
 )
 
 // Group is one cgroup v2 directory.

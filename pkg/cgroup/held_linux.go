@@ -54,12 +54,21 @@ func (h held) read(buf []byte) ([]byte, error) {
 	return buf[:n], nil
 }
 
+// line is read for a file of one line: when that is there, no more is asked for.
+func (h held) line(buf []byte) ([]byte, error) {
+	n, err := unix.Pread(h.fd, buf, 0)
+	if err == nil && n > 0 && buf[n-1] == '\n' {
+		return buf[:n], nil
+	}
+	return h.read(buf)
+}
+
 // amount reads a file of one number or "max"; Infinity where the file is not here.
 func (h held) amount(buf []byte) (uint64, error) {
 	if !h.here() {
 		return memlimit.Infinity, nil
 	}
-	b, err := h.read(buf)
+	b, err := h.line(buf)
 	if err != nil {
 		return 0, err
 	}

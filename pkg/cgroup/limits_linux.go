@@ -30,7 +30,8 @@ func (g *Group) SetLimits(r *specs.LinuxResources) ([]memlimit.Ceiling, error) {
 		if !g.Has(f.Name) {
 			continue
 		}
-		if err := g.write(f.Name, f.Value); err != nil {
+		// The controller may be taken away between the two.
+		if err := g.write(f.Name, f.Value); err != nil && !isGone(err) {
 			return nil, err
 		}
 	}

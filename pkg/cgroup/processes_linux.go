@@ -23,6 +23,11 @@ func (g *Group) Processes() ([]memlimit.Process, error) {
 	if err != nil {
 		return nil, err
 	}
+	return Holdings(members), nil
+}
+
+// Holdings is Processes of those that are known otherwise.
+func Holdings(members []proc.Member) []memlimit.Process {
 	all := make([]memlimit.Process, 0, len(members))
 	for _, m := range members {
 		st, err := proc.ReadStat(m.PID)
@@ -37,7 +42,7 @@ func (g *Group) Processes() ([]memlimit.Process, error) {
 		all = append(all, p)
 	}
 	sortProcesses(all)
-	return all, nil
+	return all
 }
 
 // exactBudget is how long all of Exact may take.

@@ -46,7 +46,8 @@ func (v *View) yield(rivals []*Ledger) (unclear []*Member) {
 		v.Members = slices.DeleteFunc(v.Members, func(m *Member) bool {
 			other := rv.in[m.PID]
 			if other == nil {
-				return false
+				// Its supervisor is no member of it, and what it holds depends on it.
+				return slices.ContainsFunc(r.Reapers, func(k Reaper) bool { return k.Same(m.ID) })
 			}
 			is := contest(m, other)
 			if is == open {

@@ -3,12 +3,14 @@ package darwinjob
 import (
 	"context"
 	"fmt"
+	"slices"
 )
 
-// WaitEmpty returns when two readings in a row found nobody alive in a leaf, or with the
-// error of ctx.
+// WaitEmpty returns when two readings in a row found nobody alive in a leaf, nor children
+// that came meanwhile, or with the error of ctx.
 func (j *Lineage) WaitEmpty(ctx context.Context, leaf string) error {
 	for clean := 0; ; {
+		began := j.t.Clock()
 		p, err := j.Look(ctx, false)
 		if err != nil {
 			return err
@@ -16,8 +18,12 @@ func (j *Lineage) WaitEmpty(ctx context.Context, leaf string) error {
 		alive := p.Alive(leaf)
 		if len(alive) > 0 {
 			clean = 0
+			j.rest(ctx, emptyRest*(j.t.Clock()-began))
 			j.t.Wait(ctx, ids(alive), activePace)
-		} else if clean++; clean >= 2 {
+		} else if clean++; j.restless(leaf) {
+			clean = 0
+			j.t.Wait(ctx, nil, j.o.Settle)
+		} else if clean >= 2 {
 			return nil
 		} else {
 			j.t.Wait(ctx, nil, j.o.Apart)
@@ -26,6 +32,20 @@ func (j *Lineage) WaitEmpty(ctx context.Context, leaf string) error {
 			return fmt.Errorf("wait for %q to be empty: %w", leaf, err)
 		}
 	}
+}
+
+// emptyRest is how many times as long as it took to look is waited before the next look:
+// where many end all the time each would bring one.
+const emptyRest = 2
+
+// restless says whether there are members in a leaf that the last reading does not show.
+func (j *Lineage) restless(leaf string) bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	found, settled := j.children(leaf)
+	return !settled || slices.ContainsFunc(found, func(p Proc) bool {
+		return leaf == "" || j.live[p.ID].Leaf == leaf
+	})
 }
 
 // Memory is what the living members of a leaf hold together, in bytes, and of how many

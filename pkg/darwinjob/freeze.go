@@ -54,7 +54,8 @@ func (j *Lineage) freeze(ctx context.Context, leaf string) (bool, *Picture, erro
 			}
 			asked[m.ID] = true
 		}
-		moves = j.chase(ctx, leaf, syscall.SIGSTOP) > 0 || moves
+		met, settled := j.chase(ctx, leaf, syscall.SIGSTOP)
+		moves = moves || len(met) > 0 || !settled
 		for _, m := range alive {
 			// Whom we may not stop can go on forking.
 			moves = moves || j.denied[m.ID] && m.State == Running

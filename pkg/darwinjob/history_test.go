@@ -74,7 +74,7 @@ func (w *world) open() (*simTable, *Ledger) {
 		l.Mode, l.Coalition, l.Stub = Job, w.stub.Coalition, w.stub.ID
 	}
 	if w.e.reaper {
-		l.Reapers = []ID{w.self.ID}
+		l.Reapers = []Reaper{{ID: w.self.ID}}
 	}
 	l.AddRoot(w.root.Proc, "task-1")
 	return table, l

@@ -34,6 +34,12 @@ type Options struct {
 	// anything is done about it; it is written down there. What it returns is returned
 	// by who did the reading, except by a kill, which needs no record.
 	Changed func(*Ledger) error
+	// Inside says that the caller may be a member itself. It is not counted then, and of
+	// the others those that descend from a root are ended although the caller descends
+	// from them, or is in their process group: somebody closes the session that he is in.
+	Inside bool
+	// Reaper says that the caller is the one to whom the session's orphans are given.
+	Reaper bool
 	// FreezeFor bounds the search for a standstill before a kill (5 s), KillFor the time
 	// until all has to be gone after it (3 s).
 	FreezeFor, KillFor time.Duration
@@ -115,6 +121,9 @@ func (j *Lineage) look(ctx context.Context, deep bool) (*Picture, error) {
 		for _, m := range v.yield(j.o.Rivals()) {
 			p.Suspects = append(p.Suspects, Suspect{Proc: m.Proc, Score: m.Score, Evidence: m.Evidence, Why: "two sessions claim it"})
 		}
+	}
+	if j.o.Inside {
+		v.unshield()
 	}
 	p.Members, p.Joined = v.Members, len(v.Joined)
 	j.live, j.shield = map[ID]*Node{}, v.shield

@@ -85,6 +85,7 @@ type kill struct {
 	last  *Picture
 	seen  map[ID]*Member
 	clean int // readings in a row that found nobody
+	blurs int // readings that found nobody but somebody marked, who did not stand still
 	end   time.Duration
 }
 
@@ -131,12 +132,18 @@ func (k *kill) step(ctx context.Context) (err error) {
 	return nil
 }
 
-// send kills whom a picture shows, and whom they started meanwhile.
-func (k *kill) send(ctx context.Context, p *Picture) {
-	for _, m := range bottomUp(k.j.reach(p.Alive(k.leaf))) {
+// send kills whom a picture shows, and whom they started meanwhile, and says whether
+// that was nobody.
+func (k *kill) send(ctx context.Context, p *Picture) (nobody bool) {
+	shown := bottomUp(k.j.reach(p.Alive(k.leaf)))
+	for _, m := range shown {
 		k.j.send(m, syscall.SIGKILL)
 	}
-	k.j.chase(ctx, k.leaf, syscall.SIGKILL)
+	met, settled := k.j.chase(ctx, k.leaf, syscall.SIGKILL)
+	for _, m := range met {
+		k.seen[m.ID] = m
+	}
+	return len(shown) == 0 && len(met) == 0 && settled
 }
 
 func (k *kill) note(p *Picture) {
@@ -151,6 +158,9 @@ func (k *kill) note(p *Picture) {
 	}
 }
 
+// blurredTries is how often who is marked, and changes while it is read, is looked at again.
+const blurredTries = 10
+
 // verify reads once more.
 func (k *kill) verify(ctx context.Context) error {
 	p, err := k.j.look(ctx, true)
@@ -161,10 +171,13 @@ func (k *kill) verify(ctx context.Context) error {
 	k.note(p)
 	k.last = p
 	left := k.j.reach(p.Alive(k.leaf))
-	if len(left) > 0 {
+	switch {
+	case !k.send(ctx, p):
 		k.clean = 0
-		k.send(ctx, p)
-	} else if k.counted(p) {
+	case k.blurs < blurredTries && slices.ContainsFunc(p.Suspects, func(s Suspect) bool { return s.Why == whyBlurred }):
+		k.clean = 0
+		k.blurs++
+	case k.counted(p):
 		k.clean++
 	}
 	switch {

@@ -59,8 +59,11 @@ type Ledger struct {
 	Since ID `json:"since,omitzero"`
 	// Reapers are not members; all their children are. On Linux that is a supervisor
 	// that made itself subreaper and starts nothing else in sessions of its own making.
-	Reapers []ID    `json:"reapers,omitempty"`
-	Nodes   []*Node `json:"nodes"`
+	Reapers []Reaper `json:"reapers,omitempty"`
+	Nodes   []*Node  `json:"nodes"`
+	// Away are processes that were given to another session: neither they nor what they
+	// start from then on are members any more, whatever speaks for them.
+	Away []ID `json:"away,omitempty"`
 	// Sessions and Groups are the numbers that members were seen in.
 	Sessions map[int]Number `json:"sessions,omitempty"`
 	Groups   map[int]Number `json:"groups,omitempty"`
@@ -90,6 +93,12 @@ type Node struct {
 	UID      int        `json:"uid"`
 	// Absent is in how many readings since it last was there it was missing.
 	Absent int `json:"absent,omitempty"`
+}
+
+// Reaper is a process of ours to which orphans of the session are given.
+type Reaper struct {
+	ID
+	Leaf string `json:"leaf,omitempty"` // whose orphans they are, "" if that is not known
 }
 
 // Number is a session or group number that is the session's.
@@ -187,8 +196,13 @@ func (l *Ledger) Merge(o *Ledger) error {
 		l.Since = o.Since
 	}
 	for _, r := range o.Reapers {
-		if !slices.ContainsFunc(l.Reapers, r.Same) {
+		if !slices.ContainsFunc(l.Reapers, func(have Reaper) bool { return have.Same(r.ID) }) {
 			l.Reapers = append(l.Reapers, r)
+		}
+	}
+	for _, id := range o.Away {
+		if !slices.ContainsFunc(l.Away, id.Same) {
+			l.Away = append(l.Away, id)
 		}
 	}
 	for _, c := range o.Coalitions {
@@ -217,7 +231,7 @@ func (l *Ledger) clone() *Ledger {
 		c.Nodes[i] = &m
 	}
 	c.Sessions, c.Groups, c.Coalitions = maps.Clone(l.Sessions), maps.Clone(l.Groups), slices.Clone(l.Coalitions)
-	c.Strangers, c.idx = maps.Clone(l.Strangers), nil
+	c.Strangers, c.Reapers, c.idx = maps.Clone(l.Strangers), slices.Clone(l.Reapers), nil
 	return &c
 }
 

@@ -106,7 +106,7 @@ func TestWatch(t *testing.T) {
 		saved := 0
 		w, j, _ := still(t, e, Options{Changed: func(*Ledger) error { saved++; return nil }})
 		var last *simProc
-		j.t = &script{simTable: j.t.(*simTable), steps: []func(){
+		j.t = &script{simTable: j.t.(*simTable), forSomebody: true, steps: []func(){
 			func() { last = w.fork(w.root) },
 			func() { last = w.fork(last); w.lead(last); last.cookie, last.pipe = "", false },
 			func() { w.exit(last.parent); last.hidden = true },
@@ -127,15 +127,16 @@ func TestWatch(t *testing.T) {
 	}
 }
 
-// script is a table that lets one thing happen at each wait.
+// script is a table that lets one thing happen at each wait, or at each for somebody.
 type script struct {
 	*simTable
-	steps []func()
+	steps       []func()
+	forSomebody bool
 }
 
 func (s *script) Wait(ctx context.Context, ids []ID, d time.Duration) {
 	s.simTable.Wait(ctx, ids, d)
-	if len(s.steps) > 0 {
+	if len(s.steps) > 0 && (len(ids) > 0 || !s.forSomebody) {
 		s.steps[0]()
 		s.steps = s.steps[1:]
 	}

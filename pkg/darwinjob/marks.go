@@ -14,6 +14,9 @@ type Suspect struct {
 	Why      string // why it was left alone
 }
 
+// whyBlurred is why one was left alone that a look when it stands still may judge.
+const whyBlurred = "it changed while it was read"
+
 // serving are programs that serve everybody of a user though one session's command
 // happened to start them: with marks alone they are not ended (sharing a tmux server is
 // the costliest mistake that has been made, termio#137). Descent does end them.
@@ -49,7 +52,7 @@ func (v *View) search(t Table, read *seen) []Suspect {
 // searchable says whose marks are looked at: living processes of the session's user that
 // started during it, except ourselves and those we descend from, who may carry them.
 func (v *View) searchable(p *Proc) bool {
-	return p.alive() && p.UID == v.l.UID && !v.nameless(p) && !v.tooOld(p) && v.shield[p.PID] == ""
+	return p.alive() && p.UID == v.l.UID && !v.away[p.PID] && !v.nameless(p) && !v.tooOld(p) && v.shield[p.PID] == ""
 }
 
 // suspect weighs a stranger's marks.
@@ -72,6 +75,8 @@ func (v *View) suspect(t Table, read *seen, p *Proc) Suspect {
 	switch {
 	case s.Score < killBar:
 		s.Why = "what speaks for it proves nothing"
+	case v.blurred(p):
+		s.Why = whyBlurred
 	case !v.coalitionFits(p):
 		// What launchd starts on request has a coalition of its own: it was handed an
 		// environment, and is nobody's descendant.
@@ -84,6 +89,22 @@ func (v *View) suspect(t Table, read *seen, p *Proc) Suspect {
 		s.Why = path.Base(m.Exe) + " may serve others, too"
 	}
 	return s
+}
+
+// blurred says whether a process, or one that it descends from, changed while it was read:
+// its parent ended, say. What cannot be followed up to who was there before the session may
+// lead to another session's, and marks alone must not decide then.
+func (v *View) blurred(p *Proc) bool {
+	for range v.Snapshot.Procs { // of loops there are none but in a blurred listing
+		switch {
+		case p == nil || !p.Pinned:
+			return true
+		case p.PPID <= 1 || v.tooOld(p):
+			return false
+		}
+		p = v.pid[p.PPID]
+	}
+	return true
 }
 
 // seen remembers what was read of strangers: an environment changes at an exec only,

@@ -48,7 +48,7 @@ func (v *View) prove(p *Proc) (c claim) {
 	for _, r := range l.Reapers {
 		if q := v.pid[r.PID]; q != nil && r.Same(q.ID) && v.parentOf(q, p) {
 			// Not if it is in our own session: that is a helper of ours.
-			c.add(ByReaper, hardScore, "", 1, l.sealed() && p.SID != 0 && q.SID != 0 && p.SID != q.SID)
+			c.add(ByReaper, hardScore, r.Leaf, 1, l.sealed() && p.SID != 0 && q.SID != 0 && p.SID != q.SID)
 		}
 	}
 	if v.Snapshot.Caps.ParentVersion && p.ParentVersion != 0 {

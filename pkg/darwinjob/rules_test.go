@@ -160,7 +160,7 @@ func TestReaper(t *testing.T) {
 	for _, sid := range []int{20, 0} {
 		l := openMac(t)
 		s := mac(root, at(200, 200, 30, Proc{SID: 200}), at(201, 201, 30, Proc{SID: 20}), at(202, 202, 20, Proc{SID: 20}), at(203, 203, 1, Proc{SID: 200}))
-		l.Reapers = []ID{s.Procs[2].ID}
+		l.Reapers = []Reaper{{ID: s.Procs[2].ID}}
 		s.Procs[2].SID = sid
 		v, err := l.Observe(s)
 		if err != nil {
@@ -238,6 +238,36 @@ func TestMarks(t *testing.T) {
 			t.Errorf("%s: a member: %v, want %v", c.name, got, c.member)
 		}
 		if got := len(suspects) > 0; got != c.suspect {
+			t.Errorf("%s: suspects %+v", c.name, suspects)
+		}
+	}
+}
+
+// A mark decides nothing of who, or whose parent, changed while it was read: by that it may be
+// seen to be another session's a moment later. Nor of who started from one that is not there.
+func TestMarkedMoves(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		ps     []Proc
+		member bool
+	}{
+		{"stands", []Proc{at(200, 200, 1, Proc{ParentUnique: 1, SID: 200})}, true},
+		{"stands below one that stands", []Proc{at(190, 190, 1, Proc{ParentUnique: 1, SID: 190}), at(200, 200, 190, Proc{ParentUnique: 190, SID: 200})}, true},
+		{"moves", []Proc{at(200, 200, 1, Proc{ParentUnique: 1, SID: 200, Pinned: true})}, false},
+		{"stands below one that moves", []Proc{at(190, 190, 1, Proc{ParentUnique: 1, SID: 190, Pinned: true}), at(200, 200, 190, Proc{ParentUnique: 190, SID: 200})}, false},
+		{"stands below nobody", []Proc{at(200, 200, 190, Proc{ParentUnique: 190, SID: 200})}, false},
+	} {
+		l := openMac(t)
+		l.Cookie = "c"
+		v, err := l.Observe(mac(c.ps...))
+		if err != nil {
+			t.Fatal(err)
+		}
+		suspects := v.search(marked{marks: map[int]Marks{200: {Cookie: "c"}}}, &seen{})
+		if got := v.in[200] != nil; got != c.member {
+			t.Errorf("%s: a member: %v, want %v", c.name, got, c.member)
+		}
+		if !c.member && (len(suspects) != 1 || suspects[0].Why != whyBlurred) {
 			t.Errorf("%s: suspects %+v", c.name, suspects)
 		}
 	}

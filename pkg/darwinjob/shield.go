@@ -1,5 +1,7 @@
 package darwinjob
 
+import "slices"
+
 // shields are the processes that are never signalled, whoever they belong to: pid 1,
 // ourselves, those we descend from, and our own process group. A close from inside its
 // session finds them among the members.
@@ -21,4 +23,16 @@ func shields(s *Snapshot, pid map[int]*Proc) map[int]string {
 		}
 	}
 	return safe
+}
+
+// unshield is for a caller that is, or may be, a member: see [Options.Inside].
+func (v *View) unshield() {
+	self := v.Snapshot.Caps.Self
+	v.Members = slices.DeleteFunc(v.Members, func(m *Member) bool { return m.PID == self })
+	for _, m := range v.Members {
+		if m.Score == hardScore && m.PID > 1 {
+			m.Shield = ""
+			delete(v.shield, m.PID)
+		}
+	}
 }

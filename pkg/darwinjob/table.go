@@ -2,6 +2,7 @@ package darwinjob
 
 import (
 	"context"
+	"errors"
 	"syscall"
 	"time"
 )
@@ -16,7 +17,8 @@ type Table interface {
 	// Lookup is whoever has the pid now.
 	Lookup(pid int) (Proc, error)
 	// Children are the living children of a process that is alive now; of one that has
-	// ended it says proc.ErrGone. It may say errors.ErrUnsupported: it is a short cut.
+	// ended it says proc.ErrGone. That there are none is said only if it is proven, else
+	// ErrUnsettled. It may say errors.ErrUnsupported: it is a short cut.
 	Children(parent ID) ([]Proc, error)
 	// Marks reads what the process carries of ours, as far as want asks.
 	Marks(id ID, want Marks) (Marks, error)
@@ -31,6 +33,19 @@ type Table interface {
 	// shared and swapped memory on Linux.
 	Memory(id ID) (int64, error)
 }
+
+// Here is a snapshot that says whose table it is, of a process that lists nothing where the
+// table can tell that without: enough for [NewLedger].
+func Here(ctx context.Context, t Table) (*Snapshot, error) {
+	if h, ok := t.(interface{ here() *Snapshot }); ok {
+		return h.here(), nil
+	}
+	return t.List(ctx)
+}
+
+// ErrUnsettled says that children came faster than they could be looked at, all of them
+// ended by then: what forks them lives.
+var ErrUnsettled = errors.New("its children come and end faster than they can be read")
 
 // Caps say what a table's kernel has.
 type Caps struct {

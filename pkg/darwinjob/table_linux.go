@@ -84,6 +84,10 @@ func (t *procfs) List(ctx context.Context) (*Snapshot, error) {
 	return s, nil
 }
 
+func (t *procfs) here() *Snapshot {
+	return &Snapshot{Boot: t.boot, Namespace: t.ns, Caps: t.caps, Forks: forkCount(), Ended: ticks()}
+}
+
 func (t *procfs) read(pid int) (p Proc, kernel bool, err error) {
 	st, err := proc.ReadStat(pid)
 	if err != nil {
@@ -158,28 +162,28 @@ func (t *procfs) Lookup(pid int) (Proc, error) {
 // Children reads /proc/PID/task/TID/children (CONFIG_PROC_CHILDREN, kernel 3.5). A pid in
 // it is a child's at that moment only, so each must name the parent, who must be the same
 // afterwards.
+//
+// Who forks and ends in a loop may be alive in no reading: listed, it has ended when it is
+// looked at. But what it left is its parent's, or the reaper's, before it is a zombie
+// (exit_notify of kernel/exit.c). So a list without the living proves that there are none
+// once another one names nobody new. The newest are last in a list, and looked at first.
 func (t *procfs) Children(parent ID) ([]Proc, error) {
-	dir := fmt.Sprintf("/proc/%d/task", parent.PID)
-	threads, err := os.ReadDir(dir)
-	if err != nil {
-		return nil, errors.Join(proc.ErrGone, err)
-	}
 	var kids []Proc
-	for _, th := range threads {
-		b, err := kfile.ReadAt(unix.AT_FDCWD, dir+"/"+th.Name()+"/children")
-		if errors.Is(err, unix.ENOENT) {
-			if _, gone := os.Stat(dir + "/" + th.Name()); gone == nil {
-				return nil, fmt.Errorf("list children: %w", errors.ErrUnsupported)
+	looked := map[int]bool{}
+	settled := false
+	for round := 0; round < childRounds && !settled && len(kids) == 0; round++ {
+		settled = true
+		err := listChildren(parent.PID, func(pid int) {
+			if looked[pid] {
+				return
 			}
-		}
-		for f := range strings.FieldsSeq(string(b)) {
-			pid, err := strconv.Atoi(f)
-			if err != nil {
-				continue
-			}
+			looked[pid], settled = true, false
 			if p, _, err := t.read(pid); err == nil && p.PPID == parent.PID && p.alive() {
 				kids = append(kids, p)
 			}
+		})
+		if err != nil {
+			return nil, err
 		}
 	}
 	st, err := proc.ReadStat(parent.PID)
@@ -191,8 +195,38 @@ func (t *procfs) Children(parent ID) ([]Proc, error) {
 		return nil, fmt.Errorf("children of %s: %w", parent, proc.ErrReused)
 	case stateOf(st.State) == Zombie && st.Threads <= 1:
 		return nil, fmt.Errorf("children of %s: %w", parent, proc.ErrGone)
+	case !settled && len(kids) == 0:
+		return nil, fmt.Errorf("children of %s: %w", parent, ErrUnsettled)
 	}
 	return kids, nil
+}
+
+// childRounds bounds the readings of one list of children. All after the first look at those
+// only that came since the one before, which takes some 50 µs for each; a fork takes longer.
+const childRounds = 50
+
+// listChildren tells of each process that one has as a child, zombies included, the newest of
+// each thread first, and before the next thread's are read.
+func listChildren(parent int, tell func(pid int)) error {
+	dir := fmt.Sprintf("/proc/%d/task", parent)
+	threads, err := os.ReadDir(dir)
+	if err != nil {
+		return errors.Join(proc.ErrGone, err)
+	}
+	for _, th := range threads {
+		b, err := kfile.ReadAt(unix.AT_FDCWD, dir+"/"+th.Name()+"/children")
+		if errors.Is(err, unix.ENOENT) {
+			if _, gone := os.Stat(dir + "/" + th.Name()); gone == nil {
+				return fmt.Errorf("list children: %w", errors.ErrUnsupported)
+			}
+		}
+		for _, f := range slices.Backward(strings.Fields(string(b))) {
+			if pid, err := strconv.Atoi(f); err == nil {
+				tell(pid)
+			}
+		}
+	}
+	return nil
 }
 
 func (t *procfs) Marks(id ID, want Marks) (Marks, error) {
@@ -259,6 +293,15 @@ func (t *procfs) Wait(ctx context.Context, ids []ID, d time.Duration) {
 			defer h.Close()
 			fds = append(fds, unix.PollFd{Fd: int32(h.FD()), Events: unix.POLLIN})
 		}
+	}
+	if len(fds) == 0 {
+		t := time.NewTimer(d)
+		defer t.Stop()
+		select {
+		case <-ctx.Done():
+		case <-t.C:
+		}
+		return
 	}
 	const slice = 100 * time.Millisecond // a cancelled context is noticed after this
 	for end := time.Now().Add(d); ctx.Err() == nil; {

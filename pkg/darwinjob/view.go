@@ -19,6 +19,7 @@ type View struct {
 	pid    map[int]*Proc
 	in     map[int]*Member // by pid
 	shield map[int]string  // pid → why it is never signalled
+	away   map[int]bool    // pids that are another session's, see Ledger.Away
 	ours   map[int]*Member // session number → a member that is in it now
 	groups map[int]*Member
 	by     links
@@ -84,13 +85,40 @@ func newView(l *Ledger, s *Snapshot) *View {
 		}
 	}
 	v.shield = shields(s, v.pid)
+	v.giveAway()
 	return v
+}
+
+// giveAway finds those who were given to another session, and what they have started.
+func (v *View) giveAway() {
+	var todo []*Proc
+	for _, id := range v.l.Away {
+		if p := v.pid[id.PID]; p != nil && id.Same(p.ID) {
+			todo = append(todo, p)
+		}
+	}
+	if len(todo) > 0 {
+		v.away = map[int]bool{}
+	}
+	for len(todo) > 0 {
+		p := todo[0]
+		todo = todo[1:]
+		if v.away[p.PID] {
+			continue
+		}
+		v.away[p.PID] = true
+		for _, child := range v.by.parent[p.PID] {
+			if v.parentOf(p, child) {
+				todo = append(todo, child)
+			}
+		}
+	}
 }
 
 // seed takes in who is known, and tries all that something recorded points to.
 func (v *View) seed() {
 	for _, n := range v.l.Nodes {
-		if p := v.pid[n.PID]; p != nil && n.Same(p.ID) {
+		if p := v.pid[n.PID]; p != nil && n.Same(p.ID) && !v.away[p.PID] {
 			v.join(p, claim{score: n.Score, evidence: []Evidence{ByIdentity}, leaf: n.Leaf, depth: n.Depth, sealed: n.Sealed, node: n})
 		}
 	}
@@ -149,7 +177,7 @@ func (v *View) tryAll(ps []*Proc) {
 }
 
 func (v *View) try(p *Proc) {
-	if v.in[p.PID] != nil {
+	if v.in[p.PID] != nil || v.away[p.PID] {
 		return
 	}
 	if c := v.prove(p); c.score >= killBar {

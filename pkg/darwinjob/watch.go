@@ -2,6 +2,7 @@ package darwinjob
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 )
@@ -46,9 +47,31 @@ func (j *Lineage) Watch(ctx context.Context) error {
 		if now-active < activeFor {
 			pace = activePace
 		}
+		took := j.t.Clock() - now
+		if j.o.Reaper {
+			// All orphans of a reaper that lives are its own: the record is for the case that it
+			// does not, and must not cost more than what it keeps.
+			j.t.Wait(ctx, nil, max(pace, restFor*took))
+			continue
+		}
+		// In a storm somebody ends all the time.
+		j.rest(ctx, leastRest*took)
 		j.t.Wait(ctx, j.watched(), pace)
 	}
 	return failed
+}
+
+// How many times as long as it has looked a reaper rests, and others do at least.
+const (
+	restFor   = 50
+	leastRest = 5
+)
+
+// rest lets time pass that looking took.
+func (j *Lineage) rest(ctx context.Context, d time.Duration) {
+	if d > 0 {
+		j.t.Wait(ctx, nil, d)
+	}
 }
 
 // quick looks for new children only; -1 if the table cannot.
@@ -61,7 +84,8 @@ func (j *Lineage) quick() int {
 	if !j.canList() {
 		return -1
 	}
-	n := len(j.children())
+	found, _ := j.children("")
+	n := len(found)
 	if n > 0 {
 		j.changed() //nolint:errcheck // the reading that follows within fullPace says it again
 	}
@@ -70,8 +94,11 @@ func (j *Lineage) quick() int {
 
 // canList says whether the table lists children.
 func (j *Lineage) canList() bool {
-	ask := func(id ID) bool { _, err := j.t.Children(id); return err == nil }
-	if slices.ContainsFunc(j.l.Reapers, ask) {
+	ask := func(id ID) bool {
+		_, err := j.t.Children(id)
+		return err == nil || errors.Is(err, ErrUnsettled)
+	}
+	if slices.ContainsFunc(j.l.Reapers, func(r Reaper) bool { return ask(r.ID) }) {
 		return true
 	}
 	for id := range j.live {

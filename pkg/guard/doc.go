@@ -23,6 +23,29 @@
 //     watch; no session that is opened meanwhile is missed, see [session.Manager.EnsureGuard].
 //   - It lies outside of every session's box, so that closing one does not end it.
 //
+// # Memory
+//
+// Beside that loop, in a thread of its own, it watches the memory of sessions that have
+// a ceiling or ask for it, of the cgroups around them and of the host, as pkg/memlimit
+// says. Who is at rest is looked at once a second by one short read (every two seconds
+// where there is no memory controller), and the kernel wakes it when a limit is met
+// (memory.events) or processes stall (a pressure trigger, where it may have one). With
+// no such session it does not look at all. It guarantees:
+//
+//   - A warning is in the history, in the log and in the metrics, and given to the
+//     session's command and the desktop; none of them is waited for by who watches.
+//   - Nothing but that is done that the session's record does not ask for. What is done
+//     goes through the session's lock and the inode of its box, and is an event with its
+//     reason.
+//   - New sessions are held by a word in the guard's lock file: without a guard nobody is.
+//   - Who is frozen for want of memory is known by its record: the next guard thaws it.
+//
+// The v2 memory controller tells what is used. Without it the controller of cgroup v1
+// is asked if the session has a group of that to itself, which a box does not give it;
+// else its processes are added up, which warns of a ceiling that nobody enforces: page
+// cache, socket buffers and what the kernel holds are not known then. A limit of the v1
+// group that the guard itself is charged to counts as one around all sessions.
+//
 // It does not watch what it cannot see: an owner in another pid namespace is left to
 // whoever is there. On other systems than Linux it looks once a second.
 package guard

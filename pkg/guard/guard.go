@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/sessionbox/sessionbox/pkg/internal/proc"
+	"github.com/sessionbox/sessionbox/pkg/memlimit"
 	"github.com/sessionbox/sessionbox/pkg/session"
 	"github.com/sessionbox/sessionbox/pkg/store"
 )
@@ -25,6 +26,8 @@ type Options struct {
 	OnDemand bool
 	// Metrics is where they are served: "unix:/PATH" or "127.0.0.1:PORT"; "" is nowhere.
 	Metrics string
+	// Memory are the rules of the ladder that are not of one session.
+	Memory memlimit.Rules
 	// Version is what the metrics say of the program.
 	Version string
 	// Log gets a line for everything that is done; nil discards it.
@@ -50,10 +53,15 @@ type guard struct {
 	log      *slog.Logger
 	metrics  *metrics // nil: nobody asks
 	store    *store.Store
+	keeper   Keeper
+	holding  func(id string) (session.Holding, error)
 	lock     *store.GuardLock
+	noting   sync.Mutex // of note and of who holds the lock
 	note     store.GuardNote
 	onDemand bool
 	ready    func()
+	rules    memlimit.Rules
+	memory   *memory // nil: it cannot be watched here
 
 	plan *plan
 	// statuses are how processes of a session ended of whom no reconcile knows yet.
@@ -121,7 +129,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	if err != nil {
 		return err
 	}
-	g := &guard{sessions: o.Manager, clock: proc.Clock, log: log, store: st, onDemand: o.OnDemand, ready: o.Ready, plan: newPlan(), statuses: map[string]map[proc.ID]syscall.WaitStatus{},
+	g := &guard{sessions: o.Manager, keeper: o.Manager, holding: o.Manager.Holding, clock: proc.Clock, log: log, store: st, onDemand: o.OnDemand, ready: o.Ready, rules: o.Memory, plan: newPlan(), statuses: map[string]map[proc.ID]syscall.WaitStatus{},
 		note: store.GuardNote{Process: store.ProcID(self), OnDemand: o.OnDemand, Since: time.Now(), Metrics: o.Metrics}}
 	held := false
 	if g.lock, err = g.tryLock(ctx); errors.Is(err, session.ErrHeld) {
@@ -166,10 +174,12 @@ func Run(ctx context.Context, o Options) (err error) {
 
 // main is the life of a guard that has the lock.
 func (g *guard) main(ctx context.Context) error {
-	if err := g.lock.Note(g.note); err != nil {
-		g.log.Warn("say in the lock's file who holds it", "err", err)
-	}
+	g.noting.Lock()
+	g.sayWho()
+	g.noting.Unlock()
+	unwatch := g.watchMemory()
 	why, err := g.loop(ctx)
+	unwatch()
 	g.finish()
 	if g.onDemand && errors.Is(err, errReplaced) {
 		g.log.Info("guard ended: " + err.Error())
@@ -189,10 +199,10 @@ func (g *guard) main(ctx context.Context) error {
 
 // begun says that the guard watches.
 func (g *guard) begun() {
+	g.noting.Lock()
 	g.note.Ready = true
-	if err := g.lock.Note(g.note); err != nil {
-		g.log.Debug("say in the lock's file that it watches", "err", err)
-	}
+	g.sayWho()
+	g.noting.Unlock()
 	how := ""
 	if g.onDemand {
 		how = ", on demand"

@@ -14,6 +14,7 @@ import (
 	"github.com/coreos/go-systemd/v22/journal"
 
 	"github.com/sessionbox/sessionbox/pkg/internal/config"
+	"github.com/sessionbox/sessionbox/pkg/memlimit"
 	"github.com/sessionbox/sessionbox/pkg/session"
 	"github.com/sessionbox/sessionbox/pkg/store"
 )
@@ -36,6 +37,7 @@ func Helper(args []string) (code int, done bool) {
 
 func onDemand(log *slog.Logger, byPipe bool) error {
 	Frugal()
+	Defend()
 	signal.Ignore(syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGPIPE)
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
@@ -60,13 +62,13 @@ func onDemand(log *slog.Logger, byPipe bool) error {
 		return err
 	}
 	// The config that the opener could read may be broken by the time that we are
-	// started again. All that it has for us is a place for metrics: watch without.
+	// started again. What it has for us are a place for metrics and rules: watch without.
 	cfg, err := LoadConfig()
 	if err != nil {
 		log.Warn("go on without the config", "err", err)
 		failed(m, "the config cannot be read: "+err.Error())
 	}
-	return Run(ctx, Options{Manager: m, OnDemand: true, Metrics: cfg.Metrics, Version: Version(), Log: log, Ready: ready})
+	return Run(ctx, Options{Manager: m, OnDemand: true, Metrics: cfg.Metrics, Memory: cfg.Memory, Version: Version(), Log: log, Ready: ready})
 }
 
 func failed(m *session.Manager, why string) {
@@ -78,6 +80,7 @@ func failed(m *session.Manager, why string) {
 // Config is what config.toml says of guards.
 type Config struct {
 	Metrics string
+	Memory  memlimit.Rules
 }
 
 // LoadConfig reads it.
@@ -87,7 +90,17 @@ func LoadConfig() (Config, error) {
 	if err != nil {
 		return Config{}, &session.Error{Kind: session.ErrUsage, Text: "the config file is wrong", Err: err}
 	}
-	return Config{Metrics: cfg.Guard.Metrics}, nil
+	return Config{Metrics: cfg.Guard.Metrics, Memory: rules(&cfg.Memory)}, nil
+}
+
+// rules are those of the memory ladder that the config file has.
+func rules(c *config.Memory) memlimit.Rules {
+	r := memlimit.Rules{Hold: c.Steps != nil && *c.Steps&memlimit.MayHold != 0}
+	if c.IdleAfter != nil {
+		r.IdleAfter = *c.IdleAfter
+	}
+	r.TakeAttached = c.TakeAttached != nil && *c.TakeAttached
+	return r
 }
 
 // NotifyReady tells the service manager, if one started us, that we are ready.
@@ -100,10 +113,11 @@ func StderrLog(level slog.Level) *slog.Logger {
 }
 
 // Frugal makes the process give memory back rather than keep it: a guard sleeps most
-// of the time.
+// of the time. The limit has room for a thousand watched sessions: a collector that
+// runs all the time would cost more than it gives back.
 func Frugal() {
 	debug.SetGCPercent(50)
-	debug.SetMemoryLimit(24 << 20)
+	debug.SetMemoryLimit(48 << 20)
 }
 
 // Version is that of the program.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"syscall"
 	"time"
 
@@ -145,6 +146,7 @@ func (g *guard) read(id string) {
 			g.w.Release(p)
 		}
 		delete(g.statuses, id)
+		g.memory.set(id, nil)
 	default:
 		g.log.Debug("read the record of a session", "session", id, "err", err)
 	}
@@ -152,6 +154,10 @@ func (g *guard) read(id string) {
 
 // take notes what is known of a session and waits for what matters to it.
 func (g *guard) take(w session.Watch) {
+	old := g.plan.sessions[w.Session]
+	if old == nil || old.Name != w.Name || !reflect.DeepEqual(old.Memory, w.Memory) {
+		g.memory.set(w.Session, &w)
+	}
 	hold, release := g.plan.set(w)
 	for _, p := range release {
 		// Whoever wrote the record may have been quicker to see the end than we.
@@ -309,6 +315,8 @@ func (g *guard) release(ctx context.Context) bool {
 		g.refresh()
 		return false
 	}
+	g.noting.Lock()
+	defer g.noting.Unlock()
 	g.lock.Unlock()
 	if !g.wanted() {
 		return true
@@ -318,9 +326,7 @@ func (g *guard) release(ctx context.Context) bool {
 		return true // the opener has started another
 	}
 	g.lock = l
-	if err := g.lock.Note(g.note); err != nil {
-		g.log.Debug("say in the lock's file who holds it", "err", err)
-	}
+	g.sayWho()
 	g.refresh()
 	return false
 }

@@ -25,10 +25,12 @@ type metrics struct {
 	mu                     sync.Mutex
 	strays, ended, actions counts
 	begunLag, doneLag      histogram
+	memory                 *memory // nil: nobody watches it
+	warnings, deeds        counts
 }
 
 func newMetrics(l lister, version string) *metrics {
-	return &metrics{sessions: l, version: version, strays: counts{"": 0}, ended: counts{}, actions: counts{}}
+	return &metrics{sessions: l, version: version, strays: counts{"": 0}, ended: counts{}, actions: counts{}, warnings: counts{}, deeds: counts{}}
 }
 
 // lagBounds returns the bounds of the buckets, in seconds.
@@ -115,6 +117,7 @@ func (m *metrics) write(ctx context.Context, w io.Writer) error {
 			tasks.add(1, in.Tasks[t].State)
 		}
 	}
+	hard, limit, level := m.figures()
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	const gauge, counter = "gauge", "counter"
@@ -124,6 +127,11 @@ func (m *metrics) write(ctx context.Context, w io.Writer) error {
 	return writeFamilies(w, []family{
 		counts{m.version: 1}.family("sessionbox_guard_build_info", gauge, "Always 1; the version is that of the program.", "version"),
 		lag,
+		m.deeds.family("sessionbox_memory_actions_total", counter, "What this guard has done for want of memory.", "action"),
+		hard.family("sessionbox_memory_hard_bytes", gauge, "Memory that cannot be had back, of sessions, of cgroups around them and of the host.", "kind", "id", "name"),
+		level.family("sessionbox_memory_level", gauge, "How near a place is to running out of memory: 0 ok, 1 notice, 2 warn, 3 critical, 4 emergency.", "kind", "id", "name"),
+		limit.family("sessionbox_memory_limit_bytes", gauge, "What a place may have of memory; absent where there is no limit.", "kind", "id", "name"),
+		m.warnings.family("sessionbox_memory_warnings_total", counter, "Warnings of memory that were given, by their level.", "level"),
 		counts{"": leftovers}.family("sessionbox_leftover_processes", gauge, "Processes that have outlived the command that started them."),
 		counts{"": processes}.family("sessionbox_processes", gauge, "Processes that are alive in the boxes of the sessions."),
 		m.ended.family("sessionbox_processes_ended_total", counter, "Processes that closes by this guard have found alive, by the reason of the close and what became of them.", "reason", "fate"),

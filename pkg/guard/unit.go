@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"path/filepath"
 	"strings"
+
+	"github.com/sessionbox/sessionbox/pkg/session"
 )
 
 // Unit is the service of an installed guard. Those that are started on demand have
@@ -40,9 +42,11 @@ func (s Service) UnitFile() string {
 	for _, e := range s.Env {
 		fmt.Fprintf(&b, "Environment=%s\n", unitWord(e))
 	}
+	fmt.Fprintf(&b, "MemoryMin=%d\n", session.GuardMemoryMin)
 	target := "default.target"
 	if s.System {
 		target = "multi-user.target"
+		b.WriteString("OOMScoreAdjust=-500\n") // a user's manager may not, and would not start it
 	}
 	fmt.Fprintf(&b, "WorkingDirectory=/\nRestart=on-failure\nRestartSec=1\nRestartPreventExitStatus=2 7\nTimeoutStopSec=15\n\n[Install]\nWantedBy=%s\n", target)
 	return b.String()

@@ -1,5 +1,7 @@
 package memlimit
 
+import "strings"
+
 // Ceiling is one limit of a box as asked for and as the kernel has it.
 type Ceiling struct {
 	File string `json:"file"` // its control file, "memory.max"
@@ -10,7 +12,24 @@ type Ceiling struct {
 	// InForce is false for a ceiling that does not hold; Why then says why.
 	InForce bool   `json:"in_force"`
 	Why     string `json:"why,omitempty"`
+	// Fix says what would put it in force, where that is known.
+	Fix string `json:"fix,omitempty"`
+	// Note says why one that is in force, or would be, never acts on this machine.
+	Note string `json:"note,omitempty"`
 }
+
+// WhyNoSwapAccount is why a ceiling of swap is not in force though that of memory would be.
+const WhyNoSwapAccount = "this kernel does not account swap"
+
+// Controller is the controller that the ceiling needs, "memory".
+func (c Ceiling) Controller() string {
+	name, _, _ := strings.Cut(c.File, ".")
+	return name
+}
+
+// Missing says that the ceiling does not hold because the kernel has no such control
+// here.
+func (c Ceiling) Missing() bool { return !c.InForce && !c.Value.IsSet() }
 
 // Ceilings compares what is wanted with what was read back. Controls that are
 // neither asked for nor set are left out.
@@ -36,7 +55,10 @@ func Ceilings(want, got Limits) []Ceiling {
 		switch {
 		case ceil.InForce:
 		case !c.got.IsSet():
-			ceil.Why = "the controller is not available here"
+			ceil.Why = ceil.Controller() + " controller not delegated"
+			if c.file == fileSwapMax && got.MemoryMax.IsSet() {
+				ceil.Why = WhyNoSwapAccount
+			}
 		default:
 			ceil.Why = "the kernel has " + c.got.String()
 		}

@@ -17,7 +17,7 @@ func fits(n, room uint64) bool { return float64(room) >= 1.5*float64(n) }
 func Chunk(hard, swapRoom uint64, ioSome float64) (n uint64, why string) {
 	switch {
 	case hard < 1<<20:
-		return 0, "nothing is left"
+		return 0, WhyDone
 	case !fits(hard, swapRoom):
 		return 0, "there is too little room in swap"
 	case ioSome > .20:

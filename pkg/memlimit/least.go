@@ -1,6 +1,9 @@
 package memlimit
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+)
 
 // TooLowError refuses a memory ceiling below what is in use.
 type TooLowError struct {
@@ -34,6 +37,23 @@ func (l Limits) Bear(inUse uint64) error {
 		}
 	}
 	return nil
+}
+
+// Remark notes of ceilings which of them can never act on a machine with those totals.
+func Remark(all []Ceiling, t Totals) {
+	for i := range all {
+		c := &all[i]
+		l := Limits{}
+		switch c.File {
+		case fileSwapMax:
+			l.SwapMax = c.Want
+		case fileMemoryMax:
+			l.MemoryMax = c.Want
+		case fileMemoryHigh:
+			l.MemoryHigh = c.Want
+		}
+		c.Note = strings.Join(l.Idle(t), "; ")
+	}
 }
 
 // Idle lists, for people, the limits that can never act on a machine with those

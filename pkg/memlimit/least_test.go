@@ -55,6 +55,23 @@ func TestIdleLimits(t *testing.T) {
 	}
 }
 
+func TestRemark(t *testing.T) {
+	all := Ceilings(Limits{SwapMax: Bytes(gib), MemoryMax: Bytes(gib), PidsMax: Bytes(5)}, Limits{MemoryMax: Bytes(gib), PidsMax: Bytes(5)})
+	Remark(all, Totals{Memory: 8 * gib})
+	for _, c := range all {
+		if want := c.File == "memory.swap.max"; (c.Note != "") != want || c.Missing() != want {
+			t.Errorf("%s: %q, missing %v", c.File, c.Note, c.Missing())
+		}
+		if c.File == "memory.swap.max" && c.Why != "this kernel does not account swap" {
+			t.Errorf("%q", c.Why)
+		}
+	}
+	all = Ceilings(Limits{MemoryMax: Bytes(gib)}, Limits{})
+	if len(all) != 1 || all[0].Why != "memory controller not delegated" || all[0].Controller() != "memory" {
+		t.Errorf("%+v", all)
+	}
+}
+
 func TestShareOfNoLimit(t *testing.T) {
 	if got, err := must(t, "5%").Resolve(Infinity); err == nil || !strings.Contains(err.Error(), "no limit") {
 		t.Errorf("5%% of an unlimited parent is %v, %v", got, err)

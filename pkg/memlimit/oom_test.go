@@ -48,3 +48,32 @@ func TestWhoseLimit(t *testing.T) {
 		t.Errorf("%q, want %q", k, want)
 	}
 }
+
+func TestKillString(t *testing.T) {
+	work := place("work")
+	v := func(names ...string) (all []Victim) {
+		for i, n := range names {
+			all = append(all, Victim{PID: 10 + i, Comm: n})
+		}
+		return all
+	}
+	for _, c := range []struct {
+		k    Kill
+		want string
+	}{
+		{Kill{Processes: 1, Victims: v("a")}, "a (10) was killed"},
+		{Kill{Processes: 2, Victims: v("a", "b")}, "a (10) and b (11) were killed"},
+		{Kill{Processes: 3, Victims: v("a")}, "a (10) and 2 more were killed"},
+		{Kill{Processes: 5, Victims: v("a", "b", "c", "d")}, "b (11), c (12), d (13) and 2 more were killed"},
+		{Kill{Processes: 1, Victims: []Victim{{Comm: "a"}}}, "a was killed"},
+	} {
+		c.k.Limit = work
+		if got, want := c.k.String(), c.want+" for the memory limit of work"; got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+	k := &Kill{Victims: v("a")}
+	if !k.Of(10) || k.Of(11) || k.Of(0) || (*Kill)(nil).Of(10) {
+		t.Error("who is a victim")
+	}
+}

@@ -15,6 +15,9 @@ type ServiceSpec struct {
 	// Argv is the command line; it says READY=1 to the manager when it is.
 	Argv []string
 	Env  []string
+	// MemoryMin is how much memory nobody can take from it, 0 for none. It holds as far
+	// as those around it have as much.
+	MemoryMin uint64
 }
 
 // restartTime is how long the manager waits before it starts a service again that was
@@ -23,7 +26,7 @@ type ServiceSpec struct {
 const restartTime = 1_000_000 // µs
 
 func (s ServiceSpec) props() []sd.Property {
-	return []sd.Property{
+	props := []sd.Property{
 		sd.PropDescription(oneLine(s.Description)),
 		sd.PropType("notify"),
 		prop("NotifyAccess", "main"),
@@ -34,6 +37,10 @@ func (s ServiceSpec) props() []sd.Property {
 		prop("Environment", append([]string{}, s.Env...)),
 		execStart(s.Argv),
 	}
+	if s.MemoryMin > 0 { // systemd 240
+		props = append(props, prop("MemoryMin", s.MemoryMin))
+	}
+	return props
 }
 
 // StartService starts a transient service and waits until it is ready. [ErrExists]:

@@ -43,7 +43,8 @@ func (s *Session) Adopt(ctx context.Context, roots []Root, o AdoptOptions) (Adop
 	if s.Name() != s.rec.ID {
 		a.r.Name = s.Name()
 	}
-	if s.box != nil {
+	lineage, inLineage := s.box.(*lineageBox)
+	if s.box != nil && !inLineage {
 		box, ok := s.box.(adopter)
 		if !ok {
 			return a.r, &Error{Kind: ErrUnsupported, Session: s.Name(), Text: "its box takes in no running processes",
@@ -62,7 +63,16 @@ func (s *Session) Adopt(ctx context.Context, roots []Root, o AdoptOptions) (Adop
 	}
 	defer lock.Unlock()
 	s.m.thawAbandoned(&s.rec, s.box)
+	if inLineage {
+		if a.inLineage, err = s.m.lineageMembers(); err != nil {
+			return a.r, err
+		}
+	}
 	if err = a.look(roots); err != nil || !a.outside {
+		return a.r, err
+	}
+	if inLineage {
+		err = a.runLineage(ctx, lineage, lock)
 		return a.r, err
 	}
 	err = a.run(ctx, lock)
@@ -103,6 +113,8 @@ type adoption struct {
 	caller  bool             // the calling process is one of them
 	failed  []error
 	leaf    string
+	// inLineage says of processes in lineage boxes in which they are.
+	inLineage map[int]string
 }
 
 // look decides, before anything is changed, whether the tree may be adopted.
@@ -181,6 +193,9 @@ func (a *adoption) judge(st *proc.Stat) (v finding) {
 		return v
 	}
 	ids := idsOfPath(v.from)
+	if in := a.inLineage[st.PID]; in != "" {
+		ids = a.s.m.chainOf(in)
+	}
 	if slices.Contains(ids, a.s.rec.ID) {
 		v.already = true
 		return v
@@ -204,6 +219,9 @@ func (a *adoption) judge(st *proc.Stat) (v finding) {
 // session is in: what comes from there stays within their boxes.
 func (a *adoption) around(ids []string) bool {
 	own := idsOfPath(a.s.rec.Path)
+	if a.s.rec.Kind == store.KindLineage {
+		own = a.s.m.chainOf(a.s.rec.ID)
+	}
 	return len(own) > len(ids) && slices.Equal(own[:len(ids)], ids)
 }
 
@@ -251,6 +269,7 @@ func (s *Session) hold(ctx context.Context, t *store.Task) (*anchor.Tie, error) 
 	if err != nil {
 		return nil, err
 	}
+	s.dieTogether(ctx, t.Leaf)
 	dir := s.m.store.SessionDir(s.rec.ID)
 	hold, err := anchor.Hold(dir, t.Leaf, t.N, inode)
 	if err == nil {
@@ -263,6 +282,7 @@ func (s *Session) hold(ctx context.Context, t *store.Task) (*anchor.Tie, error) 
 	if inode, err = s.box.Prepare(ctx, t.Leaf); err != nil {
 		return nil, err
 	}
+	s.dieTogether(ctx, t.Leaf)
 	return anchor.HoldRetry(ctx, dir, t.Leaf, t.N, inode)
 }
 
@@ -298,7 +318,9 @@ func (a *adoption) record(t *Task, err error) error {
 		}
 	}
 	for _, p := range a.r.Processes {
-		a.r.ChargedElsewhereBytes += proc.Memory(p.PID)
+		if s.rec.Kind != store.KindLineage { // which charges nobody
+			a.r.ChargedElsewhereBytes += proc.Memory(p.PID)
+		}
 	}
 	perr := s.m.store.PutTask(s.rec.ID, t.rec)
 	if s.overtaken(perr, t.rec.Started) {
@@ -313,13 +335,17 @@ func (a *adoption) record(t *Task, err error) error {
 		map[string]any{"argv": t.rec.Argv, "pid": t.rec.PID, "processes": len(a.r.Processes), "skipped": len(a.r.Skipped)})
 	for _, from := range slices.Sorted(maps.Keys(a.sources)) {
 		if ids := idsOfPath(from); len(ids) > 0 && !a.around(ids) {
-			a.r.Notes = append(a.r.Notes, "what came from session "+ids[len(ids)-1]+" carries its cookie, and ends with it as well")
+			a.r.Notes = append(a.r.Notes, fromNote(ids[len(ids)-1]))
 		}
 	}
 	if err = errors.Join(append(a.failed, err)...); err != nil {
 		return a.failure(err)
 	}
 	return nil
+}
+
+func fromNote(id string) string {
+	return "what came from session " + id + " carries its cookie, and ends with it as well"
 }
 
 // failure gives an error a kind and says what to do about it.

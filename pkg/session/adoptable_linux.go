@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/sessionbox/sessionbox/pkg/internal/anchor"
+	"github.com/sessionbox/sessionbox/pkg/internal/keeper"
 	"github.com/sessionbox/sessionbox/pkg/internal/park"
 	"github.com/sessionbox/sessionbox/pkg/internal/proc"
 )
@@ -137,7 +138,7 @@ func ownHelper(pid int) string {
 		return ""
 	}
 	switch argv[1] {
-	case anchor.Arg, SuperviseArg, park.Arg:
+	case anchor.Arg, keeper.Arg, SuperviseArg, park.Arg:
 		return argv[1]
 	}
 	if !strings.HasPrefix(exe, "sessionbox") {

@@ -46,8 +46,19 @@ type Box interface {
 	Freeze(ctx context.Context) error
 	Thaw(ctx context.Context) error
 	Frozen() (bool, error)
+	// Reclaim puts what the frozen box holds out of memory.
+	Reclaim(ctx context.Context) (memlimit.Reclaimed, error)
 
 	Usage(leaf string) (memlimit.Usage, error)
+	// Mark is what was counted of want of memory in the box by now, and if that is
+	// wanted around it; Tally what came since, with what else is known of a leaf only
+	// as long as it is there. who says that the victims are to be named.
+	Mark(around bool) memlimit.Mark
+	Tally(leaf string, since memlimit.Mark, who bool) memlimit.Tally
+	// OOMGroup has the kernel kill all that is in a leaf when it kills one of it for
+	// want of memory; LeafMemory says whether that can be had in its leaves.
+	OOMGroup(leaf string, whole bool) error
+	LeafMemory() bool
 	// Bound is the limit that its memory meets first, nil if there is none.
 	Bound() *memlimit.Bound
 	// SetLimits sets ceilings and reads them back: what is not in force is said.

@@ -26,12 +26,17 @@ var (
 
 // ownSession gives the ids of the sessions the caller runs in, outermost first,
 // by its cgroup: the environment can be copied, the cgroup cannot.
+// Where no cgroup tells, the keepers that it descends from do.
 func ownSession() []string {
-	cg, err := proc.Cgroup(os.Getpid())
-	if err != nil {
-		return nil
+	var ids []string
+	if cg, err := proc.Cgroup(os.Getpid()); err == nil {
+		ids = idsOfPath(cg)
 	}
-	return idsOfPath(cg)
+	below := lineageSessions()
+	if len(ids) == 0 || slices.Contains(below, ids[len(ids)-1]) {
+		return below // the lineage box is inside of the other, if there is one
+	}
+	return ids
 }
 
 // frozenAt says whether the directory of a box, or of boxes, is frozen.
@@ -61,33 +66,75 @@ func idsOfPath(path string) []string {
 // makeBox makes the box of a new session. rec.Kind says which kind is wanted,
 // "" is the best this machine has; the kind, path, inode and unit are filled in.
 func (m *Manager) makeBox(ctx context.Context, rec *store.Session, at place, ag aggregate) (Box, error) {
-	if err := noteTree(rec); err != nil {
-		return nil, &Error{Kind: ErrUnsupported, Text: "no box can be made here", Err: err,
-			Hint: "`sessionbox doctor` says what is missing and how to get it"}
+	if rec.Kind == store.KindLineage {
+		return m.makeLineageBox(rec, at)
 	}
-	var tried []error
+	wanted := rec.Kind
+	tried, err := m.tryKernel(ctx, rec, at, ag)
+	if err != nil || tried.box != nil {
+		return tried.box, err
+	}
+	if wanted == "" && !at.kernel && m.cfg.CgroupRoot == "" { // who names a tree wants the kernel to hold it
+		b, err := m.makeLineageBox(rec, at)
+		if err == nil {
+			m.log.Info("the kernel holds no box here: the lineage box", "session", rec.ID, "why", errors.Join(tried.errs...))
+			return b, nil
+		}
+		tried.errs = append(tried.errs, fmt.Errorf("lineage: %w", err))
+	}
+	e := &Error{Kind: ErrUnsupported, Text: "no box can be made here", Err: errors.Join(tried.errs...),
+		Hint: "`sessionbox doctor` says what is missing and how to get it"}
+	if at.kernel && wanted == "" {
+		e.Hint += "; without --require kernel there is the lineage box"
+	}
+	return nil, e
+}
+
+func (m *Manager) makeLineageBox(rec *store.Session, at place) (Box, error) {
+	rec.Kind = store.KindLineage
+	b, err := m.makeLineage(rec, at)
+	if err != nil {
+		return nil, err
+	}
+	return b, nil
+}
+
+// attempt is what was tried to make a box that the kernel enforces.
+type attempt struct {
+	box  Box
+	errs []error
+}
+
+// tryKernel makes a box of the kind wanted, or of the first kind that can be made. An error
+// is one that leaves nothing else to try.
+func (m *Manager) tryKernel(ctx context.Context, rec *store.Session, at place, ag aggregate) (try attempt, err error) {
+	if err := noteTree(rec); err != nil {
+		try.errs = append(try.errs, err)
+		return try, nil
+	}
 	wanted := rec.Kind
 	if wanted == "" || wanted == store.KindSystemd {
 		b, err := m.makeScope(ctx, rec, at.parents, ag)
 		if err == nil {
 			rec.Kind, rec.Path, rec.Inode, rec.Unit = store.KindSystemd, b.Path(), b.Inode(), b.Unit
-			return b, nil
+			try.box = b
+			return try, nil
 		}
-		tried = append(tried, fmt.Errorf("systemd: %w", err))
+		try.errs = append(try.errs, fmt.Errorf("systemd: %w", err))
 		if !errors.Is(err, scope.ErrNoManager) {
-			return nil, err // there is one, and it refused
+			return try, err // there is one, and it refused
 		}
 	}
 	if wanted == "" || wanted == store.KindCgroup {
 		b, err := m.makeCgroup(ctx, rec, at, ag)
 		if err == nil {
 			rec.Kind, rec.Path, rec.Inode = store.KindCgroup, b.Path(), b.Inode()
-			return b, nil
+			try.box = b
+			return try, nil
 		}
-		tried = append(tried, fmt.Errorf("cgroup: %w", err))
+		try.errs = append(try.errs, fmt.Errorf("cgroup: %w", err))
 	}
-	return nil, &Error{Kind: ErrUnsupported, Text: "no box can be made here", Err: errors.Join(tried...),
-		Hint: "`sessionbox doctor` says what is missing and how to get it"}
+	return try, nil
 }
 
 func (m *Manager) makeScope(ctx context.Context, rec *store.Session, parents []string, ag aggregate) (*scope.Box, error) {
@@ -229,6 +276,11 @@ func (m *Manager) makeCgroup(ctx context.Context, rec *store.Session, at place, 
 	if err != nil {
 		return nil, err
 	}
+	// So that a task has figures of its own, and a session inside its ceilings. A box
+	// without has them still.
+	if err := top.EnableControllers(); err != nil {
+		m.log.Debug("enable controllers in the box", "err", err)
+	}
 	b := &cgroupBox{
 		Box:    &cgroup.Box{Top: top, Work: top, Helper: helper},
 		anchor: m.anchorArgv(helper, rec.ID), env: sessionEnv(rec),
@@ -308,6 +360,16 @@ func (m *Manager) cgroupRoot(mount cgroup.Mount) (string, error) {
 // openBox opens the box that the record names; [ErrBoxGone] when the kernel has
 // it no more.
 func (m *Manager) openBox(rec *store.Session) (Box, error) {
+	if rec.Kind == store.KindLineage {
+		if err := m.mayJudge(rec); err != nil {
+			return nil, err
+		}
+		b, err := m.openLineage(rec)
+		if err != nil {
+			return nil, err
+		}
+		return b, nil
+	}
 	path, inode := rec.Path, rec.Inode
 	if path == "" { // a crash between making the box and recording it
 		for _, f := range m.findBoxes(nil) {
@@ -428,7 +490,7 @@ func (m *Manager) findBoxes(known map[string]store.Kind) []found {
 		}
 		g.Close()
 	}
-	return all
+	return append(all, m.findLineages(known)...)
 }
 
 // bases are the directories that may hold boxes of ours.

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"slices"
-	"strings"
 	"syscall"
 	"time"
 
@@ -59,18 +57,5 @@ func (b *cgroupBox) EnsureAnchor(ctx context.Context) error {
 // RenewAnchor has nothing to do: a new anchor is started whenever one is wanted, and
 // ends if another serves.
 func (b *cgroupBox) RenewAnchor(context.Context) error { return nil }
-
-// plainEnv is our environment without what is meant for us alone: the marks of a
-// session around us, and what a service manager says to its own services.
-func plainEnv() []string {
-	ours := []string{"SESSIONBOX_", "NOTIFY_SOCKET=", "WATCHDOG_", "LISTEN_", "INVOCATION_ID="}
-	var env []string
-	for _, kv := range os.Environ() {
-		if !slices.ContainsFunc(ours, func(p string) bool { return strings.HasPrefix(kv, p) }) {
-			env = append(env, kv)
-		}
-	}
-	return env
-}
 
 func hostTotals() memlimit.Totals { return cgroup.HostMemory() }

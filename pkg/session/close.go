@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/sessionbox/sessionbox/pkg/internal/proc"
+	"github.com/sessionbox/sessionbox/pkg/memlimit"
 	"github.com/sessionbox/sessionbox/pkg/store"
 )
 
@@ -122,9 +123,10 @@ type closing struct {
 	seen       map[proc.ID]int // index into r.Processes
 	missed     bool            // the last list lacks members that were gone when read
 	now        uint64
-	records    []store.Task // as they were when the close began
-	running    map[int]bool // tasks whose command ran then
-	shared     []string     // directories for temporary files that stayed for another session
+	records    []store.Task           // as they were when the close began
+	running    map[int]bool           // tasks whose command ran then
+	tallies    map[int]memlimit.Tally // of tasks, before anything was ended
+	shared     []string               // directories for temporary files that stayed for another session
 }
 
 func (c *closing) note(s string) { c.r.Notes = append(c.r.Notes, s) }
@@ -214,6 +216,7 @@ func (c *closing) run(ctx context.Context) error {
 		return errors.Join(err, nested)
 	}
 	c.r.Tasks = c.tasks()
+	victimsOf(c.r.OOM, c.r.Tasks)
 	if nested != nil {
 		return nested
 	}
@@ -338,6 +341,7 @@ func (c *closing) inner() CloseOptions {
 // end empties the box.
 func (c *closing) end(ctx context.Context) error {
 	c.list()
+	c.count()
 	grace := c.grace()
 	asked := grace > 0 && c.othersThan(helperLeaf)
 	if asked {
@@ -382,10 +386,49 @@ func (c *closing) end(ctx context.Context) error {
 		c.r.Survivors = append(c.r.Survivors, left.Survivors...)
 		err = nil
 	}
+	c.aftermath()
 	if u, uerr := c.box.Usage(""); uerr == nil {
 		c.r.Usage = usage(u)
 	}
+	c.r.OOM = c.m.oomOf(c.box, &c.rec, true)
 	return err
+}
+
+// count reads what the leaves of all tasks tell, before anything is ended: the leaves of a
+// box that systemd keeps go with the last process.
+func (c *closing) count() {
+	if c.tallies == nil { // else the box was entered again
+		c.tallies = map[int]memlimit.Tally{}
+		for i := range c.records {
+			if t := &c.records[i]; t.Moved == "" {
+				c.tallies[t.N] = c.m.tally(c.box, &c.rec, t)
+			}
+		}
+	}
+}
+
+// told is what the leaf of a task tells still, or has told before the kill.
+func (c *closing) told(t *store.Task) memlimit.Tally {
+	y := c.m.tally(c.box, &c.rec, t)
+	if before := c.tallies[t.N]; y.OOM == nil || y.Shared {
+		if y.PeakBytes != nil {
+			before.PeakBytes = y.PeakBytes
+		}
+		return before
+	}
+	return y
+}
+
+// tally puts into the record of a task that the close ended what its leaf tells.
+func (c *closing) tally(t *store.Task) {
+	if c.box == nil {
+		return
+	}
+	y := c.told(t)
+	t.PeakBytes = y.PeakBytes
+	r := Result{State: t.State, Reason: t.Reason, Signal: syscall.SIGKILL, OOM: y.OOM, shared: y.Shared}
+	r.explain(t, true)
+	t.State, t.Reason, t.OOM = r.State, r.Reason, r.OOM
 }
 
 func (c *closing) grace() time.Duration {
@@ -480,7 +523,15 @@ const detailedUpTo = 200
 
 // sweep ends what carries the session's cookie outside the box. Where it cannot
 // be looked for, it cannot be said that nothing is left.
+//
+// The kill of a lineage box has looked for it itself, and knows what has better claims.
 func (c *closing) sweep(ctx context.Context, dry bool) error {
+	if b, ok := c.box.(*lineageBox); ok {
+		if dry {
+			c.r.Strays = append(c.r.Strays, b.strays(ctx)...)
+		}
+		return nil
+	}
 	w, err := c.m.endStrays(ctx, &c.rec, c.listed(dry), dry, c.now)
 	c.r.Strays = append(c.r.Strays, w.ended...)
 	c.r.Suspects = append(c.r.Suspects, w.suspects...)
@@ -554,6 +605,11 @@ func (c *closing) tasks() []TaskInfo {
 		if !t.State.Ended() && !c.o.DryRun {
 			now := time.Now()
 			t.State, t.Ended, t.Reason = store.TaskKilled, &now, c.why()
+			c.tally(t)
+		} else if c.r.OOM != nil && c.box != nil { // of what it left, perhaps
+			if y := c.told(t); y.OOM != nil && !y.Shared {
+				t.OOM = y.OOM
+			}
 		}
 		ti := taskInfo(t)
 		for i := range c.r.Processes {

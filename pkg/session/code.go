@@ -22,6 +22,7 @@ var codes = []struct {
 	{"box_gone", ErrBoxGone},
 	{"command", ErrCommand},
 	{"no_process", ErrNoProcess},
+	{"too_low", ErrTooLow},
 	{"timeout", ErrTimeout},
 	{"unsupported", ErrUnsupported},
 	{"permission", ErrPermission},

@@ -26,6 +26,12 @@
 //     cleared away, by the next close.
 //   - Ending things needs neither a bus nor room on a disk.
 //
+// Where there is no cgroup that may be written, and on macOS, the box is a lineage
+// ([store.KindLineage]): nothing that the kernel keeps, but the ancestry of the processes,
+// recorded by a keeper of each task (package keeper). [BoxInfo].Containment says so, and
+// Receipt.Suspects names what was left alone. Close then returns nil when two readings of all
+// processes in a row found none of it. [OpenOptions].RequireKernel refuses it.
+//
 // What it does not: a process that another user's or the system's daemon starts
 // on request (docker run, systemd-run, at) was never in the box. Those that
 // carry the cookie are ended as strays, the others are not known here. Processes

@@ -14,9 +14,11 @@ import (
 	"strings"
 
 	"github.com/sessionbox/sessionbox/pkg/cgroup"
+	"github.com/sessionbox/sessionbox/pkg/darwinjob"
 	"github.com/sessionbox/sessionbox/pkg/internal/config"
 	"github.com/sessionbox/sessionbox/pkg/internal/park"
 	"github.com/sessionbox/sessionbox/pkg/internal/proc"
+	"github.com/sessionbox/sessionbox/pkg/memlimit"
 	"github.com/sessionbox/sessionbox/pkg/scope"
 	"github.com/sessionbox/sessionbox/pkg/store"
 	"golang.org/x/sys/unix"
@@ -32,7 +34,7 @@ func (m *Manager) Doctor(ctx context.Context) []Check {
 	defer e.hangUp()
 	e.findRoot()
 	defer e.endProbe(ctx)
-	checks := []Check{e.mountCheck(), e.systemd(), e.box(), e.start(), e.kill(), e.freeze(), e.controllers(), e.peak(), e.marks(), pressure(), pidfd()}
+	checks := []Check{e.mountCheck(), e.systemd(), e.box(), e.start(), e.kill(), e.freeze(), e.controllers(), e.together(), e.peak(), e.marks(), pressure(), pidfd()}
 	if c, ok := e.linger(); ok {
 		checks = append(checks, c)
 	}
@@ -158,8 +160,11 @@ func (e *examination) box() Check {
 	case e.noRoot == nil:
 		return ok(name, "auto gives cgroup, made below %s: no systemd manager, and that directory may be written", e.rootDir)
 	}
-	c := missing(name, "none can be made: no systemd manager, and "+oneLine(e.noRoot), "see the fixes of systemd and cgroup v2")
-	c.Needed = true
+	c := missing(name, "auto gives lineage, best effort: no systemd manager, and "+oneLine(e.noRoot), "see the fixes of systemd and cgroup v2 for a box that the kernel enforces")
+	if _, err := darwinjob.System(); err != nil {
+		c = missing(name, "none can be made: no systemd manager, "+oneLine(e.noRoot)+", and the process table cannot be read: "+oneLine(err), "see the fixes of systemd and cgroup v2")
+		c.Needed = true
+	}
 	return c
 }
 
@@ -255,14 +260,81 @@ func (e *examination) controllers() Check {
 	if len(here) > 0 {
 		text += "; there is one for " + strings.Join(here, " and ")
 	}
-	fix := fmt.Sprintf("enable them above: echo '+%s' > %s", strings.Join(not, " +"), filepath.Join(filepath.Dir(e.rootDir), "cgroup.subtree_control"))
-	switch {
-	case hybrid():
-		fix = "the controllers belong to cgroup v1: boot with systemd.unified_cgroup_hierarchy=1, or cgroup_no_v1=" + strings.Join(not, ",")
-	case e.manager != nil && e.manager.User():
-		fix = "let user managers have them: `systemctl edit user@.service`, [Service] Delegate=cpu memory pids; then log in again"
+	return missing(name, text, controllerFix(e.manager != nil, e.rootDir, not...))
+}
+
+// together says which ceilings the config file sets for all sessions together, and
+// whether they hold.
+func (e *examination) together() Check {
+	const name = "all sessions"
+	home, _ := os.UserHomeDir()
+	cfg, err := config.Load(config.Paths(os.LookupEnv, home)...)
+	if err != nil {
+		return unknown(name, "the config file is wrong")
 	}
-	return missing(name, text, fix)
+	if !cfg.Slice.IsSet() {
+		return ok(name, "no ceiling for all of them together; [slice] in the config file sets one")
+	}
+	want, err := cfg.Slice.Resolve(hostTotals())
+	if err == nil {
+		err = want.Validate()
+	}
+	if err != nil {
+		return missing(name, "the ceilings for all of them together are wrong: "+oneLine(err), "correct [slice] in the config file")
+	}
+	dir, err := e.base()
+	if err != nil {
+		return unknown(name, oneLine(err))
+	}
+	g, err := cgroup.Open(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return unknown(name, "their ceilings are set with the first session")
+	}
+	if err != nil {
+		return unknown(name, oneLine(err))
+	}
+	defer g.Close()
+	all, err := g.Ceilings(want)
+	if err != nil {
+		return unknown(name, oneLine(err))
+	}
+	return e.judge(name, dir, all)
+}
+
+// base is the directory of all boxes.
+func (e *examination) base() (string, error) {
+	if e.manager != nil {
+		dir, err := e.mount.Dir(e.manager.ControlGroup())
+		return filepath.Join(dir, cgroup.Base), err
+	}
+	return filepath.Join(e.rootDir, cgroup.Base), e.noRoot
+}
+
+// judge tells of ceilings that were read back.
+func (e *examination) judge(name, dir string, all []memlimit.Ceiling) Check {
+	var holds, not, missed []string
+	why := ""
+	for _, c := range all {
+		text := fmt.Sprintf("%s %v", c.File, c.Want)
+		switch {
+		case !c.Want.IsSet():
+		case c.InForce:
+			holds = append(holds, text)
+		default:
+			not, why = append(not, text), c.Why
+			if c.Missing() && !slices.Contains(missed, c.Controller()) {
+				missed = append(missed, c.Controller())
+			}
+		}
+	}
+	if len(not) == 0 {
+		return ok(name, "together below %s", strings.Join(holds, ", "))
+	}
+	text := fmt.Sprintf("not in force for all of them together: %s (%s)", strings.Join(not, ", "), why)
+	if len(missed) == 0 {
+		return missing(name, text, "the next session that is opened sets them again")
+	}
+	return missing(name, text, controllerFix(e.manager != nil, dir, missed...))
 }
 
 // controllersHere names what a box made here could limit.

@@ -45,9 +45,12 @@ func (s *Session) recordEnd(ctx context.Context, n int, ws syscall.WaitStatus) e
 	r := resultOf(ws)
 	leftovers := 0
 	if s.box != nil {
-		if u, err := s.box.Usage(LeafName(n)); err == nil {
-			r.PeakBytes = u.PeakBytes
+		rec, err := s.m.store.Task(s.rec.ID, n)
+		if err != nil {
+			rec = store.Task{N: n}
 		}
+		y := s.m.tally(s.box, &s.rec, &rec)
+		r.tallied(&y, &rec)
 		members, _ := s.box.Members(LeafName(n))
 		leftovers = len(members)
 	}
@@ -83,7 +86,7 @@ func (s *Session) recordEnd(ctx context.Context, n int, ws syscall.WaitStatus) e
 		}
 	}
 	s.m.event(store.Event{Event: "task_ended", ID: s.rec.ID, Name: s.rec.Name, Task: n},
-		map[string]any{"state": r.State, "exit": r.Exit, "leftovers": leftovers})
+		r.detail(leftovers))
 	return nil
 }
 

@@ -20,6 +20,7 @@ var (
 	ErrBoxGone     = errors.New("the session's box is gone")
 	ErrCommand     = errors.New("cannot run the command")
 	ErrNoProcess   = errors.New("no such process")
+	ErrTooLow      = errors.New("ceiling below what is in use")
 )
 
 // Error is a failure that people and programs can act on.

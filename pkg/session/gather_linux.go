@@ -137,6 +137,10 @@ func (a *adoption) settle(st *proc.Stat, v finding) {
 		}
 		return
 	}
+	if errors.Is(v.err, proc.ErrGone) {
+		a.settled[idOf(st)] = true
+		return
+	}
 	a.tree.alien[idOf(st)] = v.alien
 	a.skip(st, v.err)
 	if v.fatal { // it was not there when the tree was looked at first

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/sessionbox/sessionbox/pkg/internal/config"
+	"github.com/sessionbox/sessionbox/pkg/internal/proc"
 	"github.com/sessionbox/sessionbox/pkg/store"
 )
 
@@ -27,6 +28,10 @@ const (
 // EnvGuard in the environment, set to "off", keeps guards from being started.
 const EnvGuard = "SESSIONBOX_GUARD"
 
+// GuardMemoryMin is what the service manager is to keep for a guard: who watches memory
+// must get on when there is none. It needs a fourth of that.
+const GuardMemoryMin = 64 << 20
+
 // guardTime is how long an opener waits for a guard to be ready.
 const guardTime = 2 * time.Second
 
@@ -38,12 +43,14 @@ type GuardInfo struct {
 	Since    time.Time `json:"since"`
 	Ready    bool      `json:"ready"`
 	Metrics  string    `json:"metrics,omitempty"`
+	// Hold says why new sessions wait, "" when they do not.
+	Hold string `json:"hold,omitempty"`
 }
 
 // Guard says whether a guard watches the sessions. It disturbs none.
 func (m *Manager) Guard() (GuardInfo, error) {
 	note, held, err := m.store.Guard()
-	return GuardInfo{Running: held, PID: note.Process.PID, OnDemand: note.OnDemand, Since: note.Since, Ready: note.Ready, Metrics: note.Metrics}, err
+	return GuardInfo{Running: held, PID: note.Process.PID, OnDemand: note.OnDemand, Since: note.Since, Ready: note.Ready, Metrics: note.Metrics, Hold: note.Hold}, err
 }
 
 // Dirs says where records and history are kept.
@@ -104,27 +111,37 @@ func (m *Manager) guardOff() string {
 	return "" // that the config is wrong is said by what needs it
 }
 
+// guarded says whether a guard holds the lock and lives. One that was killed a moment
+// ago holds it until the kernel has taken it apart, and watches nothing.
 func (m *Manager) guarded() bool {
-	_, held, err := m.store.Guard()
-	return err == nil && held
+	note, held, err := m.store.Guard()
+	if err != nil || !held {
+		return false
+	}
+	return note.Process.PID == 0 || !proc.Ending(proc.ID(note.Process))
 }
 
 // reguard starts a guard anew for a session that has one by its nature, when it was
 // killed: whoever uses the session notices.
 func (m *Manager) reguard(ctx context.Context, rec *store.Session) {
-	if (rec.Owner != nil || rec.IdleTimeout > 0) && !m.guarded() {
+	if m.byNature(rec) && !m.guarded() {
 		m.wantGuard(ctx, rec)
 	}
+}
+
+// byNature says whether a session needs a guard whatever runs in it.
+func (m *Manager) byNature(rec *store.Session) bool {
+	return rec.Owner != nil && !m.cfg.OwnerSees || rec.IdleTimeout > 0 || watchesMemory(rec)
 }
 
 // wantGuard starts a guard for a session that somebody must watch. That it cannot be
 // started is said and no failure: every reconcile does what it would have done.
 func (m *Manager) wantGuard(ctx context.Context, rec *store.Session) {
-	if w := m.watch(rec); !w.Policy {
+	if w := m.watch(rec); !w.Policy || m.cfg.OwnerSees && !m.byNature(rec) {
 		return
 	}
 	if err := m.EnsureGuard(ctx); err != nil {
-		m.log.Warn("nobody watches the session's owner and time limits: start `sessionbox guard`", "session", rec.ID, "err", err)
+		m.log.Warn("nobody watches the session's owner, time limits and memory: start `sessionbox guard`", "session", rec.ID, "err", err)
 	}
 }
 

@@ -36,7 +36,7 @@ func (m *Manager) startGuardUnit(ctx context.Context, helper string) error {
 	}
 	defer mgr.Close()
 	spec := scope.ServiceSpec{Unit: m.guardUnit(), Description: "sessionbox guard (on demand)",
-		Argv: []string{helper, GuardArg}, Env: m.guardEnv()}
+		Argv: []string{helper, GuardArg}, Env: m.guardEnv(), MemoryMin: GuardMemoryMin}
 	for {
 		err := mgr.StartService(ctx, spec)
 		if !errors.Is(err, scope.ErrExists) || m.guarded() {

@@ -100,7 +100,7 @@ func (m *Manager) Closed(ref string) (Info, bool) {
 func (r *Receipt) info() Info {
 	return Info{Schema: Schema, ID: r.ID, Name: r.Name, State: string(store.StateClosed),
 		Created: r.Opened, AgeSeconds: r.AgeSeconds, Closed: &r.Closed, Box: r.Box, Tasks: r.Tasks,
-		Usage: r.Usage, Limits: []memlimit.Ceiling{}, Ports: []Port{}}
+		Usage: r.Usage, OOM: r.OOM, Limits: []memlimit.Ceiling{}, Ports: []Port{}}
 }
 
 // receiptProcesses is how many processes a receipt in the history names: a line

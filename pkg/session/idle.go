@@ -205,6 +205,9 @@ func (m *Manager) onIdle(ctx context.Context, id string, box Box, v verdict) ver
 			}
 		}
 		r.IdleDone = proc.Clock()
+		if froze {
+			r.Hibernated = nil
+		}
 		return nil
 	})
 	if err != nil {

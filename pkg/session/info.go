@@ -30,6 +30,8 @@ type Info struct {
 	Owner *OwnerInfo `json:"owner,omitempty"`
 	// Idle is absent when the session may be idle for ever.
 	Idle *IdleInfo `json:"idle,omitempty"`
+	// MemoryWatch is absent when nobody watches its memory.
+	MemoryWatch *MemoryWatchInfo `json:"memory_watch,omitempty"`
 	// KeptFrom are the ids of the sessions that its processes were kept from.
 	KeptFrom []string `json:"kept_from,omitempty"`
 	// TmpDir is its directory for temporary files, removed when it is closed.
@@ -38,12 +40,20 @@ type Info struct {
 	Tasks  []TaskInfo `json:"tasks"`
 	// Running counts tasks whose command lives; Leftovers the processes that
 	// outlived their command; Processes all that are alive in the box.
-	Running   int                `json:"running"`
-	Leftovers int                `json:"leftovers"`
-	Processes int                `json:"processes"`
-	Usage     UsageInfo          `json:"usage"`
+	Running   int       `json:"running"`
+	Leftovers int       `json:"leftovers"`
+	Processes int       `json:"processes"`
+	Usage     UsageInfo `json:"usage"`
+	// OOM is what the kernel killed in it for want of memory since it was opened, and
+	// for whose limit; absent when nothing was.
+	OOM *memlimit.Kill `json:"oom,omitempty"`
+	// OOMPolicy is what the kernel is to kill then; absent when that was not said.
+	OOMPolicy *OOMInfo           `json:"oom_policy,omitempty"`
 	Limits    []memlimit.Ceiling `json:"limits"`
 	Ports     []Port             `json:"ports"`
+	// Suspects may be of the session, which cannot be proven: a close leaves them alone. They
+	// are looked for in a lineage box, and not for a list of many.
+	Suspects []Process `json:"suspects,omitempty"`
 	// Problems says what is wrong with the session's record or box, for people.
 	Problems []string `json:"problems,omitempty"`
 }
@@ -56,15 +66,32 @@ type IdleInfo struct {
 	InUse          bool    `json:"in_use"` // a command that somebody waits for runs in it
 }
 
+// MemoryWatchInfo says what a guard does about the memory of a session.
+type MemoryWatchInfo struct {
+	Warn      bool   `json:"warn"`
+	OnWarn    string `json:"on_warn,omitempty"`
+	Notify    string `json:"notify,omitempty"` // desktop
+	Steps     string `json:"steps"`            // "warn,freeze"
+	Protected bool   `json:"protected"`
+	// FrozenSeconds is for how long it has been frozen for want of memory, absent when
+	// it is not.
+	FrozenSeconds *float64 `json:"frozen_seconds,omitempty"`
+}
+
 // BoxInfo says what holds the session's processes.
 type BoxInfo struct {
 	Kind        string `json:"kind"`        // systemd, cgroup, lineage
 	Containment string `json:"containment"` // kernel, coalition, best effort
-	Path        string `json:"path,omitempty"`
-	Inode       uint64 `json:"inode,omitempty"`
-	Unit        string `json:"unit,omitempty"`
-	Frozen      bool   `json:"frozen"`
-	Gone        bool   `json:"gone,omitempty"` // the kernel object no longer exists
+	// MayEscape says what the box cannot hold, absent when the kernel holds everything.
+	MayEscape []string `json:"may_escape,omitempty"`
+	Path      string   `json:"path,omitempty"`
+	Inode     uint64   `json:"inode,omitempty"`
+	Unit      string   `json:"unit,omitempty"`
+	Frozen    bool     `json:"frozen"`
+	// Hibernated says that it is frozen and was put out of memory, or was about to be:
+	// the next command that is started in it wakes it.
+	Hibernated bool `json:"hibernated,omitempty"`
+	Gone       bool `json:"gone,omitempty"` // the kernel object no longer exists
 }
 
 // TaskInfo is one command started in a session.
@@ -87,9 +114,13 @@ type TaskInfo struct {
 	// Log is the directory that holds the command's output, if that is kept.
 	Log string `json:"log,omitempty"`
 	// Leftovers counts what is alive in the task's leaf after its command ended.
-	Leftovers int       `json:"leftovers"`
-	PeakBytes *uint64   `json:"peak_bytes,omitempty"`
-	Processes []Process `json:"processes"`
+	Leftovers int `json:"leftovers"`
+	// PeakBytes is the most memory it was charged, page cache included; absent where
+	// the kernel does not record it (before Linux 5.19).
+	PeakBytes *uint64 `json:"peak_bytes,omitempty"`
+	// OOM is what the kernel killed of it for want of memory; absent when nothing was.
+	OOM       *memlimit.Kill `json:"oom,omitempty"`
+	Processes []Process      `json:"processes"`
 }
 
 // Process is one process of a session.
@@ -156,7 +187,7 @@ type Receipt struct {
 	Survivors []proc.Survivor `json:"survivors"`
 	Tasks     []TaskInfo      `json:"tasks"`
 	Nested    []Receipt       `json:"nested"` // sessions inside this one, closed first
-	// Suspects carry the session's cookie and were not ended: it cannot be told
+	// Suspects carry the session's cookie, or something else speaks for them, and were not ended: it cannot be told
 	// that they are its own.
 	Suspects []Process `json:"suspects,omitempty"`
 	// Kept asked for it by SESSIONBOX_KEEP=1 and lives on in a session of its own.
@@ -164,6 +195,8 @@ type Receipt struct {
 	// Error is why the session is not closed, "" when it is.
 	Error string    `json:"error,omitempty"`
 	Usage UsageInfo `json:"usage"`
+	// OOM is what the kernel killed in it for want of memory, as in [Info].
+	OOM *memlimit.Kill `json:"oom,omitempty"`
 	// Notes is what else the reader should know, e.g. that a unit was left.
 	Notes []string `json:"notes,omitempty"`
 }

@@ -64,11 +64,20 @@ func (s *Session) Keep(ctx context.Context, n int) (*Session, int, error) {
 	if err := s.aroundThawed(); err != nil {
 		return nil, 0, err
 	}
+	// What its leaf tells goes with the leaf.
+	if y := s.m.tally(s.box, &s.rec, &t); t.Moved == "" && !y.Shared {
+		t.OOM, t.PeakBytes = y.OOM, y.PeakBytes
+	}
 	kept, num, err := s.keptFor(ctx, &t)
 	if err != nil {
 		return nil, 0, err
 	}
-	if err := s.moveAll(ctx, LeafName(n), kept, LeafName(num)); err != nil {
+	if from, ok := s.box.(*lineageBox); ok {
+		err = from.handOver(ctx, LeafName(n), kept.box.(*lineageBox), LeafName(num))
+	} else {
+		err = s.moveAll(ctx, LeafName(n), kept, LeafName(num))
+	}
+	if err != nil {
 		kept.Release()
 		return nil, 0, err
 	}
@@ -161,11 +170,29 @@ func (s *Session) beside(ctx context.Context) (*Session, error) {
 // aroundThawed is an error if what a session beside this one would be in is frozen:
 // whoever starts something there waits for it for ever.
 func (s *Session) aroundThawed() error {
-	if frozen, err := frozenAt(filepath.Dir(s.box.Path())); err != nil || !frozen {
+	if frozen, err := s.aroundFrozen(); err != nil || !frozen {
 		return err
 	}
 	return &Error{Kind: ErrFrozen, Session: s.Name(), Text: "the session around it is frozen",
 		Hint: "`sessionbox thaw` that one first; `sessionbox tree` shows it"}
+}
+
+func (s *Session) aroundFrozen() (bool, error) {
+	if _, ok := s.box.(*lineageBox); !ok {
+		return frozenAt(filepath.Dir(s.box.Path()))
+	}
+	if s.rec.Parent == "" {
+		return false, nil
+	}
+	around, err := s.m.Get(context.Background(), s.rec.Parent)
+	if errors.Is(err, ErrNotFound) || err == nil && around.box == nil {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	defer around.Release()
+	return around.box.Frozen()
 }
 
 // discard closes a session in which nothing was started after all.
@@ -235,6 +262,7 @@ func (s *Session) receive(ctx context.Context, t store.Task) (int, error) {
 	if _, err := s.box.Prepare(ctx, t.Leaf); err != nil {
 		return 0, err
 	}
+	s.dieTogether(ctx, t.Leaf)
 	return t.N, s.m.store.PutTask(s.rec.ID, t)
 }
 
@@ -242,7 +270,7 @@ func (s *Session) receive(ctx context.Context, t store.Task) (int, error) {
 // same session, if any, and with this one's ceilings. Directories for temporary files that tmp names stay
 // for as long as it is open.
 func (s *Session) openKept(ctx context.Context, beside *Session, tmp ...string) (*Session, error) {
-	rec, ag, err := s.m.newRecord(&OpenOptions{Labels: s.rec.Labels, Kind: s.rec.Kind, Grace: &s.rec.Grace, PrivateTmp: s.rec.PrivateTmp})
+	rec, ag, err := s.m.newRecord(&OpenOptions{Labels: s.rec.Labels, Kind: s.rec.Kind, Grace: &s.rec.Grace, OOM: s.rec.OOMPolicy, PrivateTmp: s.rec.PrivateTmp})
 	if err != nil {
 		return nil, err
 	}
@@ -264,9 +292,15 @@ func (s *Session) openKept(ctx context.Context, beside *Session, tmp ...string) 
 			return nil, recordError(err)
 		}
 	}
-	at := place{base: filepath.Dir(beside.box.Path())}
-	if ids := idsOfPath(beside.box.Path()); len(ids) > 1 {
+	var at place
+	if b, ok := beside.box.(*lineageBox); ok {
+		ids := b.chain()
 		at.parents = ids[:len(ids)-1]
+	} else {
+		at.base = filepath.Dir(beside.box.Path())
+		if ids := idsOfPath(beside.box.Path()); len(ids) > 1 {
+			at.parents = ids[:len(ids)-1]
+		}
 	}
 	return s.m.build(ctx, rec, at, ag)
 }
@@ -330,6 +364,13 @@ func (s *Session) moveHelpers(ctx context.Context, t *store.Task, to *Session) e
 // take moves one member of another box into a leaf of this session. It is seen to be
 // one while a handle keeps its pid from being another's.
 func (s *Session) take(ctx context.Context, from Box, leaf, toLeaf string, m proc.Member) error {
+	if b, ok := from.(*lineageBox); ok {
+		to, ok := s.box.(*lineageBox)
+		if !ok {
+			return notMoved(s)
+		}
+		return s.takeLineage(b, to, toLeaf, m)
+	}
 	h, err := proc.OpenPID(m.PID)
 	if errors.Is(err, proc.ErrGone) {
 		return nil
@@ -353,6 +394,10 @@ func (s *Session) take(ctx context.Context, from Box, leaf, toLeaf string, m pro
 		return nil
 	}
 	return err
+}
+
+func notMoved(s *Session) error {
+	return &Error{Kind: ErrUnsupported, Session: s.Name(), Text: "what is in a lineage box cannot be moved to a box of another kind"}
 }
 
 // whereKept finds the session that a task of another was kept in.

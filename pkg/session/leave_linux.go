@@ -17,13 +17,16 @@ import (
 // if it runs inside: else the kill would end the one who reports it. The rest of
 // what runs in the session, our own parent included, is ended as asked.
 func (c *closing) stepOut(ctx context.Context, id string) error {
-	own := ownSession()
+	own := c.m.ownSession()
 	if !slices.Contains(own, id) {
 		return nil
 	}
 	rec, _, err := c.m.load(id)
 	if err != nil {
 		return c.m.lookupError(id, err)
+	}
+	if rec.Kind == store.KindLineage {
+		return nil // the box itself spares who closes it
 	}
 	var tried []error
 	if rec.Kind == store.KindSystemd {

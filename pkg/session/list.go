@@ -108,6 +108,12 @@ func (m *Manager) list(ctx context.Context, o InspectOptions) ([]Info, error) {
 	}
 	problems := make([]string, len(recs), len(recs)+len(boxes))
 	for _, f := range boxes {
+		// Who was opened since the records were read has one by now.
+		if rec, err := m.store.Get(f.rec.ID); err == nil {
+			recs, problems = append(recs, rec), append(problems, "")
+			delete(why, rec.ID)
+			continue
+		}
 		recs = append(recs, f.rec)
 		p := "it has no record; known from its cgroup alone"
 		if w, ok := why[f.rec.ID]; ok {
@@ -120,11 +126,31 @@ func (m *Manager) list(ctx context.Context, o InspectOptions) ([]Info, error) {
 	each(len(recs), func(i int) {
 		infos[i] = m.inspect(&recs[i], problems[i], o)
 	})
+	infos = m.lookAgain(infos, o)
 	for id, w := range why {
 		infos = append(infos, broken(id, w))
 	}
 	slices.SortStableFunc(infos, oldestFirst)
 	return infos, ctx.Err()
+}
+
+// lookAgain drops those that were closed since their records were read, and asks the record
+// anew of those whose box is gone: it may say by now that it is being closed.
+func (m *Manager) lookAgain(infos []Info, o InspectOptions) []Info {
+	still := infos[:0]
+	for _, i := range infos {
+		if i.Box.Gone {
+			rec, err := m.store.Get(i.ID)
+			if errors.Is(err, store.ErrNotFound) {
+				continue
+			}
+			if err == nil {
+				i = m.inspect(&rec, "", o)
+			}
+		}
+		still = append(still, i)
+	}
+	return still
 }
 
 // each runs fn for 0…n-1 on all processors.
@@ -163,7 +189,14 @@ func (m *Manager) Inspect(ctx context.Context, ref string, o InspectOptions) (In
 		}
 		return Info{}, m.lookupError(ref, err)
 	}
-	return m.inspect(&rec, problem, o), nil
+	is := m.lookAgain([]Info{m.inspect(&rec, problem, o)}, o)
+	if len(is) == 0 {
+		if r, ok := m.lastReceipt(id); ok {
+			return Info{}, closedAt(ref, r.Closed)
+		}
+		return Info{}, notFound(ref)
+	}
+	return is[0], nil
 }
 
 func (m *Manager) inspect(rec *store.Session, problem string, o InspectOptions) Info {
@@ -185,7 +218,7 @@ func (m *Manager) inspect(rec *store.Session, problem string, o InspectOptions) 
 	i := Info{Schema: Schema, ID: rec.ID, Name: rec.Name, State: string(rec.State), Labels: rec.Labels,
 		Created: rec.Created, Parent: rec.Parent, Cwd: rec.Cwd, Grace: rec.Grace.Seconds(),
 		Owner: m.ownerInfo(rec), KeptFrom: rec.KeptFrom, TmpDir: rec.TmpDir,
-		Box: boxInfo(rec, box), Tasks: []TaskInfo{}, Limits: []memlimit.Ceiling{}, Ports: []Port{}}
+		Box: boxInfo(rec, box), OOMPolicy: oomInfo(rec, box), Tasks: []TaskInfo{}, Limits: []memlimit.Ceiling{}, Ports: []Port{}}
 	if !rec.Created.IsZero() {
 		i.AgeSeconds = time.Since(rec.Created).Seconds()
 	}
@@ -193,10 +226,17 @@ func (m *Manager) inspect(rec *store.Session, problem string, o InspectOptions) 
 		i.Problems = []string{problem}
 	}
 	v := view{m: m, rec: rec, box: box, now: ticksNow(), o: o}
+	if l, ok := box.(*lineageBox); ok {
+		l.still = true // all that follows is one look
+	}
 	if box != nil {
 		defer box.Close()
 		if !o.brief {
 			i.Idle = m.idleInfo(rec, box)
+			i.MemoryWatch = memoryWatchInfo(rec, i.Box.Frozen)
+			if l, ok := box.(*lineageBox); ok {
+				i.Suspects = l.suspects()
+			}
 		}
 		p, err := box.Populated("")
 		empty := err == nil && !p
@@ -209,17 +249,21 @@ func (m *Manager) inspect(rec *store.Session, problem string, o InspectOptions) 
 				i.Usage = usage(u)
 			}
 		}
+		// Who it was is in the kernel's log, too long to be read for each of many.
+		i.OOM = m.oomOf(box, rec, !o.brief)
 		if o.Limit {
 			i.Usage.Limit = limitInfo(box.Bound())
 		}
 		// A list of many leaves out ceilings that nobody asked for.
 		if want, err := memlimit.FromOCI(rec.Limits); err == nil && (want.IsSet() || !o.brief) {
 			if c, err := box.Limits(want); err == nil && c != nil {
+				remark(rec, box, c)
 				i.Limits = c
 			}
 		}
 	}
 	v.tasks(&i)
+	victimsOf(i.OOM, i.Tasks)
 	return i
 }
 
@@ -232,9 +276,13 @@ func join(a, b string) string {
 
 func boxInfo(rec *store.Session, box Box) BoxInfo {
 	b := BoxInfo{Kind: string(rec.Kind), Containment: "kernel", Path: rec.Path, Inode: rec.Inode, Unit: rec.Unit, Gone: box == nil}
+	if rec.Kind == store.KindLineage {
+		b.Containment, b.MayEscape = "best effort", mayEscape()
+	}
 	if box != nil {
 		b.Path, b.Inode = box.Path(), box.Inode()
 		b.Frozen, _ = box.Frozen()
+		b.Hibernated = b.Frozen && rec.Hibernated != nil
 	}
 	return b
 }
@@ -383,6 +431,7 @@ func (v *view) correct(t *store.Task) {
 	case supervisor == proc.Alive: // it is about to record the end, or the start
 	case supervisor == proc.Unknown:
 		t.State, t.Reason = store.TaskLost, "its supervisor is in another pid namespace, where it cannot be checked from here"
+	case t.State == store.TaskStarting && v.beingStarted(t.N): // by a keeper that is about to start or end it
 	case t.State == store.TaskStarting && t.Adopted && len(v.byTsk[t.N]) == 0:
 		t.State, t.Reason = store.TaskFailed, "not adopted: who was to do it died"
 	case t.State == store.TaskStarting && len(v.byTsk[t.N]) > 0:
@@ -398,12 +447,30 @@ func (v *view) correct(t *store.Task) {
 	default:
 		t.State, t.Reason = store.TaskLost, "it ended after its supervisor, its status is not known"
 	}
+	v.ofMemory(t)
+}
+
+// ofMemory sets right what is said of a command that ended unseen, if the kernel killed
+// it for want of memory.
+func (v *view) ofMemory(t *store.Task) {
+	if v.box == nil || t.PID == 0 || t.State != store.TaskLost && t.State != store.TaskExited {
+		return
+	}
+	if y := v.m.tally(v.box, v.rec, t); y.OOM.Of(t.PID) {
+		t.State, t.Reason, t.OOM, t.PeakBytes = store.TaskOOMKilled, y.OOM.String(), y.OOM, y.PeakBytes
+	}
+}
+
+// beingStarted says whether a task's keeper is there, with nobody to keep yet.
+func (v *view) beingStarted(n int) bool {
+	b, ok := v.box.(*lineageBox)
+	return ok && len(v.byTsk[n]) == 0 && b.watched(LeafName(n))
 }
 
 func taskInfo(t *store.Task) TaskInfo {
 	return TaskInfo{N: t.N, State: string(t.State), Argv: t.Argv, Cwd: t.Cwd, PID: t.PID, Start: t.Start,
 		Started: t.Started, Ended: t.Ended, Exit: t.Exit, Signal: t.Signal, Reason: t.Reason, Detached: t.Detached, Adopted: t.Adopted,
-		Timeout: t.Timeout.Seconds(), Log: t.Log, PeakBytes: t.PeakBytes, Processes: []Process{}}
+		Timeout: t.Timeout.Seconds(), Log: t.Log, PeakBytes: t.PeakBytes, OOM: t.OOM, Processes: []Process{}}
 }
 
 // describeAll describes members, passing over those that are gone.

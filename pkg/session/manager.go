@@ -38,9 +38,13 @@ type Config struct {
 	// CgroupRoot is the directory below which the cgroup box makes its tree.
 	// Empty: $SESSIONBOX_CGROUP_ROOT, else the highest one that may be written.
 	CgroupRoot string
-	// NoGuard keeps [Manager.Open] from starting a guard for sessions with an owner
-	// or a time limit: the program calls [Manager.Reconcile] itself.
+	// NoGuard keeps [Manager.Open] from starting a guard for sessions with an owner,
+	// a time limit or a memory ceiling: the program calls [Manager.Reconcile] itself.
 	NoGuard bool
+	// OwnerSees says that this program is the owner of the sessions that it opens, and
+	// closes them itself: a guard is started only for what it does not do, which is idle
+	// times and memory.
+	OwnerSees bool
 	// Log gets what is worth knowing and no error; nil discards it.
 	Log *slog.Logger
 }
@@ -128,7 +132,7 @@ func (m *Manager) resolve(ref string) (string, error) {
 		return "", &Error{Kind: ErrUsage, Text: `"" names no session`, Hint: "is a variable empty? `sessionbox ls` lists the sessions"}
 	}
 	if ref == "." {
-		ids := ownSession()
+		ids := m.ownSession()
 		if len(ids) == 0 {
 			return "", &Error{Kind: ErrNotFound, Text: "not inside a session",
 				Hint: "name one: `sessionbox ls` lists them"}
@@ -202,6 +206,9 @@ func (m *Manager) load(id string) (rec store.Session, problem string, err error)
 	}
 	for _, f := range m.findBoxes(nil) {
 		if f.rec.ID == id {
+			if rec, err := m.store.Get(id); err == nil { // it was opened meanwhile
+				return rec, "", nil
+			}
 			if errors.Is(err, store.ErrNotFound) {
 				return f.rec, "its record is gone; known from its cgroup alone", nil
 			}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/sessionbox/sessionbox/pkg/cgroup"
 	"github.com/sessionbox/sessionbox/pkg/internal/anchor"
+	"github.com/sessionbox/sessionbox/pkg/internal/keeper"
 	"github.com/sessionbox/sessionbox/pkg/internal/proc"
 	"github.com/sessionbox/sessionbox/pkg/scope"
 	"github.com/sessionbox/sessionbox/pkg/store"
@@ -17,6 +18,23 @@ import (
 
 // helperLeaf is where our own processes in a box are.
 const helperLeaf = cgroup.AnchorLeaf
+
+// programPIDs are the processes that may run our program, by the name that the kernel has of
+// it: its first 15 bytes.
+func programPIDs() []int {
+	pids, err := proc.PIDs()
+	if err != nil {
+		return nil
+	}
+	own := ""
+	if st, err := proc.ReadStat(os.Getpid()); err == nil {
+		own = st.Comm
+	}
+	return slices.DeleteFunc(pids, func(pid int) bool {
+		st, err := proc.ReadStat(pid)
+		return pid <= 1 || err != nil || st.Comm != own && !strings.HasPrefix(st.Comm, "sessionbox")
+	})
+}
 
 // isHelper says whether a member is one of our own: in our leaf and started as
 // what we start there. Whoever pretends to be one is only not listed.
@@ -29,7 +47,7 @@ func isHelper(m proc.Member) bool {
 		return false
 	}
 	argv := proc.Args(m.PID)
-	if len(argv) > 1 && (argv[1] == anchor.Arg || argv[1] == SuperviseArg || argv[1] == LogArg) {
+	if len(argv) > 1 && (argv[1] == anchor.Arg || argv[1] == SuperviseArg || argv[1] == LogArg || argv[1] == keeper.Arg) {
 		return true
 	}
 	st, err := proc.ReadStat(m.PID)
@@ -44,35 +62,6 @@ func nestedLeaf(leaf string) bool {
 		}
 	}
 	return false
-}
-
-// signalGroup signals the members of a leaf that are in a process group.
-func signalGroup(box Box, leaf string, pgid int, sig syscall.Signal) error {
-	members, err := box.Members(leaf)
-	if err != nil {
-		return err
-	}
-	var failed error
-	for _, m := range members {
-		h, err := proc.OpenPID(m.PID)
-		if err != nil {
-			continue
-		}
-		// The pidfd is held: if the pid still is a member now, it is the one.
-		st, err := proc.ReadStat(m.PID)
-		if err == nil && st.PGID == pgid && isMember(box, leaf, m.PID) {
-			if err := h.Signal(sig); err != nil && !errors.Is(err, proc.ErrGone) {
-				failed = errors.Join(failed, err)
-			}
-		}
-		h.Close()
-	}
-	return failed
-}
-
-func isMember(box Box, leaf string, pid int) bool {
-	now, err := box.Members(leaf)
-	return err == nil && slices.ContainsFunc(now, func(m proc.Member) bool { return m.PID == pid })
 }
 
 func signalName(s syscall.Signal) string { return unix.SignalName(s) }
@@ -92,19 +81,10 @@ func (m *Manager) children(rec *store.Session, box Box) []string {
 					ids = append(ids, n.ID)
 				}
 			}
-			return ids
+			return append(ids, m.recordedInside(rec, store.KindLineage)...)
 		}
 	}
-	recs, _, err := m.store.Sessions()
-	if err != nil {
-		return nil
-	}
-	for i := range recs {
-		if recs[i].Parent == rec.ID {
-			ids = append(ids, recs[i].ID)
-		}
-	}
-	return ids
+	return m.recordedInside(rec, "")
 }
 
 // onlyBox says of a session without a usable record that there is no other directory

@@ -29,6 +29,9 @@ type OpenOptions struct {
 	RequireKernel bool
 	// Limits are the ceilings of the whole session.
 	Limits memlimit.Limits
+	// OOM is what the kernel kills when a task runs out of memory: "" is the process
+	// that holds most.
+	OOM store.OOMPolicy
 	// Grace before a close kills; nil is the config's, or DefaultGrace.
 	Grace *time.Duration
 	// NoParent makes a session independent though the caller runs in another.
@@ -50,6 +53,8 @@ type OpenOptions struct {
 	IdleAction  store.IdleAction // "" is to warn
 	// PrivateTmp gives its commands a TMPDIR of their own, removed with the session.
 	PrivateTmp bool
+	// Memory is how its memory is watched.
+	Memory MemoryOptions
 }
 
 // OwnerOptions name an owner: a process, or whoever renews a lease in time.
@@ -95,15 +100,29 @@ func (m *Manager) Open(ctx context.Context, o OpenOptions) (*Session, error) {
 	if err != nil {
 		return nil, err
 	}
-	var at place
-	if own := ownSession(); len(own) > 0 && !o.NoParent {
+	if !o.Attach && !o.TakeOver { // which most often opens none
+		if err := m.unheld(ctx); err != nil {
+			return nil, err
+		}
+	}
+	at := place{kernel: o.RequireKernel}
+	if own := m.ownSession(); len(own) > 0 && !o.NoParent {
 		if p, err := m.store.Get(own[len(own)-1]); err == nil && p.State != store.StateOpen {
 			return nil, &Error{Kind: ErrClosed, Session: p.ID, Text: "the session around this one is being closed"}
 		}
 		at.parents = own
 		rec.Parent = own[len(own)-1]
-		if rec.Kind == "" {
-			rec.Kind = m.kindOf(rec.Parent)
+		around := m.kindOf(rec.Parent)
+		switch {
+		case rec.Kind == "":
+			rec.Kind = around
+		case around == store.KindLineage && rec.Kind != around:
+			return nil, &Error{Kind: ErrUsage, Session: rec.Parent, Text: "the session around this one is a lineage box, and so is what is opened inside",
+				Hint: "give no backend, or --no-parent"}
+		}
+		if rec.Kind == store.KindLineage && o.RequireKernel {
+			return nil, &Error{Kind: ErrUnsupported, Session: rec.Parent, Text: "the session around this one is a lineage box, which the kernel does not enforce",
+				Hint: "--no-parent makes it independent"}
 		}
 	}
 	if s, err := m.claim(ctx, &rec, &o); s != nil || err != nil {
@@ -118,6 +137,8 @@ type place struct {
 	// base is the directory of the box, "" for that of the caller's own session or
 	// of all boxes.
 	base string
+	// kernel: only a box that the kernel enforces will do.
+	kernel bool
 }
 
 // build makes the box of a session whose record was claimed.
@@ -131,6 +152,7 @@ func (m *Manager) build(ctx context.Context, rec store.Session, at place, ag agg
 		m.abandon(&rec)
 		return nil, err
 	}
+	rec.Mark = mark(box.Mark(true))
 	s := &Session{m: m, rec: rec, box: box}
 	if err := s.publish(); err != nil {
 		clean, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
@@ -142,6 +164,7 @@ func (m *Manager) build(ctx context.Context, rec store.Session, at place, ag agg
 	}
 	want, _ := memlimit.FromOCI(rec.Limits) // it was made by OCI()
 	s.ceilings, _ = box.Limits(want)
+	remark(&rec, box, s.ceilings)
 	m.event(store.Event{Event: "opened", ID: rec.ID, Name: rec.Name, Boot: rec.Boot}, nil)
 	m.wantGuard(ctx, &s.rec)
 	return s, nil
@@ -176,13 +199,9 @@ func (m *Manager) newRecord(o *OpenOptions) (store.Session, aggregate, error) {
 		return store.Session{}, aggregate{}, &Error{Kind: ErrUsage, Text: "the kernel does not enforce the lineage box",
 			Hint: "give no backend, or another one"}
 	}
-	if kind == store.KindLineage {
-		return store.Session{}, aggregate{}, &Error{Kind: ErrUnsupported, Text: "the lineage box is not part of this version",
-			Hint: "`sessionbox doctor` says which boxes this machine has"}
-	}
 	limits, err := resources(o.Limits.Merge(cfg.Session.Limits))
 	if err != nil {
-		return store.Session{}, aggregate{}, &Error{Kind: ErrUsage, Text: "bad ceiling", Err: err}
+		return store.Session{}, aggregate{}, &Error{Kind: ErrUsage, Text: "bad ceiling", Err: err, Hint: sizesHint}
 	}
 	all, err := resources(cfg.Slice)
 	if err != nil {
@@ -199,6 +218,10 @@ func (m *Manager) newRecord(o *OpenOptions) (store.Session, aggregate, error) {
 	if err := o.checkLife(); err != nil {
 		return store.Session{}, aggregate{}, err
 	}
+	memory, err := o.Memory.policy(&cfg.Memory)
+	if err != nil {
+		return store.Session{}, aggregate{}, err
+	}
 	generation := 0
 	if owner != nil {
 		generation = owner.Generation
@@ -210,7 +233,8 @@ func (m *Manager) newRecord(o *OpenOptions) (store.Session, aggregate, error) {
 		Created: time.Now(), Boot: self.Boot, Machine: machineID(), UID: os.Getuid(), Kind: kind,
 		Cookie: store.NewCookie(), Grace: grace, Limits: limits, Creator: store.ProcID(self), Cwd: cwd,
 		StateDir: m.store.Dirs().State, Owner: owner, Generation: generation, OnOwnerExit: o.OnOwnerExit,
-		IdleTimeout: o.IdleTimeout, IdleAction: o.IdleAction, Active: clock, Sampled: clock, PrivateTmp: o.PrivateTmp,
+		OOMPolicy: o.OOM, IdleTimeout: o.IdleTimeout, IdleAction: o.IdleAction, Active: clock, Sampled: clock, PrivateTmp: o.PrivateTmp,
+		Memory: memory,
 	}
 	return rec, aggregate{all}, m.placeTmp(&rec)
 }
@@ -227,6 +251,9 @@ func (o *OpenOptions) checkLife() error {
 	default:
 		return &Error{Kind: ErrUsage, Text: fmt.Sprintf("idle action: not %q", o.IdleAction), Hint: "want warn, freeze or close"}
 	}
+	if err := checkOOM(o.OOM); err != nil {
+		return err
+	}
 	if o.IdleTimeout < 0 {
 		return &Error{Kind: ErrUsage, Text: fmt.Sprintf("an idle timeout of %v", o.IdleTimeout), Hint: "0 is none"}
 	}
@@ -235,6 +262,9 @@ func (o *OpenOptions) checkLife() error {
 	}
 	return nil
 }
+
+// sizesHint says how ceilings are written.
+const sizesHint = "sizes are like 512M, 4G, 75% of this machine's memory or max"
 
 // resources makes amounts of limits: shares are of this machine.
 func resources(l memlimit.Limits) (*specs.LinuxResources, error) {

@@ -301,6 +301,9 @@ func (m *Manager) reconcileTasks(ctx context.Context, r *Reconciled, rec *store.
 	dry := o.DryRun
 	if !dry {
 		m.thawAbandoned(rec, box)
+		if b, ok := box.(*lineageBox); ok {
+			b.rewatch()
+		}
 	}
 	tasks, _, err := m.store.Tasks(rec.ID)
 	if err != nil {
@@ -456,6 +459,9 @@ func (m *Manager) adoptBox(ctx context.Context, r *Reconciled, rec store.Session
 	// The copy on the box may be older than what was lost: who owns it now, nobody
 	// knows.
 	rec.Owner, rec.OnOwnerExit, rec.IdleTimeout, rec.IdleAction = nil, "", 0, ""
+	if rec.Memory != nil { // who may write to the box must not say what a guard runs
+		rec.Memory.OnWarn = ""
+	}
 	if dry {
 		return
 	}

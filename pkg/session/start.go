@@ -86,12 +86,17 @@ func (s *Session) Start(ctx context.Context, cmd *exec.Cmd, o StartOptions) (*Ta
 		// command's end must not wait for it.
 		cmd.WaitDelay = drainTime
 	}
+	s.dieTogether(ctx, t.rec.Leaf)
 	if err := s.start(ctx, cmd, t.rec.Leaf); err != nil {
 		t.fail(err)
 		return nil, err
 	}
 	t.rec.State, t.rec.PID = store.TaskRunning, cmd.Process.Pid
-	if st, err := proc.ReadStat(cmd.Process.Pid); err == nil {
+	if b, ok := s.box.(*lineageBox); ok {
+		t.below = b.command(t.rec.Leaf)
+		t.rec.PID = t.below.PID
+	}
+	if st, err := proc.ReadStat(t.rec.PID); err == nil {
 		t.rec.Start = st.Start
 	}
 	err = s.m.store.PutTask(s.rec.ID, t.rec)
@@ -195,7 +200,11 @@ func (s *Session) ready(ctx context.Context, rec *store.Session) error {
 	if err := s.m.mayAct(rec, s.generation); err != nil {
 		return err
 	}
-	if frozen, err := s.box.Frozen(); err == nil && frozen && !s.thawIdle(ctx, rec) {
+	if frozen, err := s.box.Frozen(); err == nil && frozen && !s.thawIdle(ctx, rec) && !s.wake(ctx, rec) {
+		if rec.Memory != nil && rec.Memory.Frozen != 0 {
+			return &Error{Kind: ErrFrozen, Session: s.Name(), Text: "is frozen for want of memory, a new command would not run", Retry: true,
+				Hint: "it is thawed when there is memory again; `sessionbox thaw " + s.Name() + "` does it now"}
+		}
 		return &Error{Kind: ErrFrozen, Session: s.Name(), Text: "is frozen, a new command would not run",
 			Hint: "`sessionbox thaw " + s.Name() + "` first"}
 	}
@@ -212,6 +221,7 @@ func (s *Session) newTask(lock *store.Lock, argv []string, dir string, o StartOp
 	}
 	rec := store.Task{Argv: argv, Cwd: dir, Started: time.Now(), StartClock: proc.Clock(), State: store.TaskStarting,
 		Timeout: o.Timeout, KillAfter: o.KillAfter, Detached: o.Detached, Adopted: o.adopted, Supervisor: store.ProcID(self), NS: self.NS}
+	rec.Mark = mark(s.box.Mark(false))
 	if err := lock.AddTask(&rec); err != nil {
 		return nil, recordError(err)
 	}
@@ -281,17 +291,23 @@ func (s *Session) environ(env []string) []string {
 }
 
 // tie asks the anchor to watch us; one that is not there is started.
-func (s *Session) tie(ctx context.Context, t *store.Task) (*anchor.Tie, error) {
+func (s *Session) tie(ctx context.Context, t *store.Task) (bond, error) {
+	if b, ok := s.box.(*lineageBox); ok {
+		return b.tie(t.Leaf)
+	}
+	return s.tieToAnchor(ctx, t)
+}
+
+func (s *Session) tieToAnchor(ctx context.Context, t *store.Task) (bond, error) {
 	inode, err := s.box.Prepare(ctx, t.Leaf)
 	if err != nil {
 		return nil, err
 	}
 	dir := s.m.store.SessionDir(s.rec.ID)
-	tie, err := anchor.Dial(dir, t.Leaf, t.N, inode)
-	if err == nil {
+	if tie, err := anchor.Dial(dir, t.Leaf, t.N, inode); err == nil {
 		return tie, nil
 	}
-	tie, err = s.tieAnew(ctx, dir, t)
+	tie, err := s.tieAnew(ctx, dir, t)
 	if errors.Is(err, fs.ErrNotExist) {
 		// It runs and has no socket: it was made in a directory that was lost.
 		if err := s.box.RenewAnchor(ctx); err != nil {
@@ -299,7 +315,19 @@ func (s *Session) tie(ctx context.Context, t *store.Task) (*anchor.Tie, error) {
 		}
 		tie, err = s.tieAnew(ctx, dir, t)
 	}
-	return tie, err
+	if err != nil {
+		return nil, err
+	}
+	return tie, nil
+}
+
+// bond is what ties a task to its starter.
+type bond interface {
+	// Lost is closed when the one who watches is gone.
+	Lost() <-chan struct{}
+	// Release says that the task needs no watching any more, Drop says nothing.
+	Release()
+	Drop()
 }
 
 // tieAnew makes sure that there is an anchor, and asks it.
@@ -338,6 +366,7 @@ func (s *Session) Exec(ctx context.Context, cmd *exec.Cmd) error {
 			return &Error{Kind: ErrCommand, Text: "the directory " + cmd.Dir + " cannot be used", Err: err}
 		}
 	}
+	s.dieTogether(ctx, t.rec.Leaf)
 	if err := s.box.Enter(ctx, t.rec.Leaf); err != nil {
 		t.fail(err)
 		return err

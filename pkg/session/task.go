@@ -10,8 +10,9 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/sessionbox/sessionbox/pkg/internal/anchor"
+	"github.com/sessionbox/sessionbox/pkg/internal/keeper"
 	"github.com/sessionbox/sessionbox/pkg/internal/proc"
+	"github.com/sessionbox/sessionbox/pkg/memlimit"
 	"github.com/sessionbox/sessionbox/pkg/store"
 )
 
@@ -20,8 +21,10 @@ type Task struct {
 	s   *Session
 	rec store.Task
 	cmd *exec.Cmd
-	tie *anchor.Tie
+	tie bond
 	log *taskLog // nil without a log
+	// below is the command where cmd is only what stands for it, in a lineage box.
+	below *keeper.Command
 
 	mu       sync.Mutex
 	ended    bool
@@ -42,7 +45,11 @@ type Result struct {
 	LostBytes int64
 	LostWhy   string
 	PeakBytes *uint64
-	Took      time.Duration
+	// OOM is what the kernel killed of it for want of memory, nil when nothing was.
+	OOM  *memlimit.Kill
+	Took time.Duration
+
+	shared bool // OOM may be another task's
 }
 
 // Session is where the task runs; another than it was started in if it was to be kept.
@@ -66,6 +73,7 @@ func (t *Task) Wait() (Result, error) {
 		}
 	}()
 	err := t.cmd.Wait()
+	status, told := t.status()
 	now := time.Now()
 	t.log.ended()
 	close(done)
@@ -86,20 +94,30 @@ func (t *Task) Wait() (Result, error) {
 		return Result{}, fmt.Errorf("wait for task %d: %w", t.rec.N, err)
 	}
 	t.follow()
-	r := resultOf(t.cmd.ProcessState.Sys().(syscall.WaitStatus))
+	if !told {
+		status = t.cmd.ProcessState.Sys().(syscall.WaitStatus)
+	}
+	r := resultOf(status)
 	if timedOut {
 		r.State, r.Reason = store.TaskTimedOut, "timed out after "+t.rec.Timeout.String()
 	}
 	r.Took = now.Sub(t.rec.Started)
-	if u, err := t.s.box.Usage(t.rec.Leaf); err == nil {
-		r.PeakBytes = u.PeakBytes
-	}
+	y := t.s.m.tally(t.s.box, &t.s.rec, &t.rec)
+	r.tallied(&y, &t.rec)
 	r.Leftovers = t.finish(&r, now)
 	if tie != nil {
 		tie.Release()
 	}
 	r.LostBytes, r.LostWhy = t.log.shown()
 	return r, nil
+}
+
+// status is how the command ended where it is not cmd; false if that does not tell.
+func (t *Task) status() (syscall.WaitStatus, bool) {
+	if t.below == nil {
+		return 0, false
+	}
+	return t.below.Status()
 }
 
 // follow goes after a task that was kept while it ran: it is one of another session
@@ -139,19 +157,34 @@ func resultOf(ws syscall.WaitStatus) Result {
 // put writes the end into a task's record. What was noted before about who ends it
 // counts for more than the status.
 func (r *Result) put(rec *store.Task, now time.Time, closing bool) {
+	ours := rec.Ending != "" || closing || r.State == store.TaskTimedOut
 	if rec.Ending != "" && r.State != store.TaskExited && r.State != store.TaskTimedOut {
 		r.State, r.Reason = rec.Ending, rec.Reason
 	}
 	if r.Signal != 0 && r.State == store.TaskSignaled && closing {
 		r.State, r.Reason = store.TaskKilled, "the session was closed"
 	}
-	rec.State, rec.Reason, rec.Ended, rec.PeakBytes = r.State, r.Reason, &now, r.PeakBytes
+	r.before(rec)
+	r.explain(rec, ours)
+	rec.State, rec.Reason, rec.Ended, rec.PeakBytes, rec.OOM = r.State, r.Reason, &now, r.PeakBytes, r.OOM
 	rec.EndClock = proc.Clock()
 	if r.Signal != 0 {
 		rec.Signal = signalName(r.Signal)
 	} else {
 		rec.Exit = &r.Exit
 	}
+}
+
+// detail is what the history says of the end.
+func (r *Result) detail(leftovers int) map[string]any {
+	d := map[string]any{"state": r.State, "exit": r.Exit, "leftovers": leftovers}
+	if r.PeakBytes != nil {
+		d["peak_bytes"] = *r.PeakBytes
+	}
+	if r.OOM != nil {
+		d["oom"], d["reason"] = r.OOM, r.Reason
+	}
+	return d
 }
 
 // finish records the end and clears an empty leaf away.
@@ -169,6 +202,7 @@ func (t *Task) finish(r *Result, now time.Time) (leftovers int) {
 	leftovers = len(members)
 	if errors.Is(err, store.ErrNotFound) { // closed meanwhile: close has recorded it
 		r.State, r.Reason = store.TaskKilled, "the session was closed"
+		r.explain(&t.rec, true)
 	} else if err != nil && !errors.Is(err, errAlreadyEnded) {
 		t.s.m.log.Warn("record the end", "task", t.rec.N, "err", err)
 	}
@@ -181,7 +215,7 @@ func (t *Task) finish(r *Result, now time.Time) (leftovers int) {
 		t.s.prune(ctx)
 	}
 	t.s.m.event(store.Event{Event: "task_ended", ID: t.s.rec.ID, Name: t.s.rec.Name, Task: t.rec.N},
-		map[string]any{"state": r.State, "exit": r.Exit, "leftovers": leftovers})
+		r.detail(leftovers))
 	return leftovers
 }
 
@@ -209,7 +243,7 @@ func (t *Task) recordEnd(ctx context.Context, r *Result, now time.Time) error {
 	_, err := t.s.m.store.UpdateTask(ctx, t.s.rec.ID, t.rec.N, func(rec *store.Task) error {
 		switch {
 		case rec.State.Ended():
-			r.State, r.Reason = rec.State, rec.Reason
+			r.State, r.Reason, r.OOM = rec.State, rec.Reason, rec.OOM
 			return errAlreadyEnded
 		case rec.Moved != "": // since we looked
 			return errMoved
@@ -256,7 +290,7 @@ func (t *Task) keepTied(done <-chan struct{}) {
 		ctx, cancel := context.WithTimeout(context.Background(), lockTime)
 		lock, err := t.s.enter(ctx) // not while it is being closed
 		if err == nil {
-			var tie *anchor.Tie
+			var tie bond
 			if tie, err = t.s.tie(ctx, &t.rec); err == nil {
 				t.tie = tie
 			}
@@ -274,7 +308,13 @@ func (t *Task) keepTied(done <-chan struct{}) {
 // of it that are in the task's leaf: what moved to a session of its own is left
 // alone. Each is signalled through a pidfd.
 func (t *Task) Signal(sig syscall.Signal) error {
-	return signalGroup(t.s.box, t.rec.Leaf, t.rec.PID, sig)
+	pgid := t.rec.PID
+	if t.below != nil { // it may be in a group that it was started in
+		if st, err := proc.ReadStat(pgid); err == nil && st.Start == t.rec.Start {
+			pgid = st.PGID
+		}
+	}
+	return signalGroup(t.s.box, t.rec.Leaf, pgid, sig)
 }
 
 // Kill ends the task with everything it started and returns when it is empty.

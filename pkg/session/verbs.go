@@ -2,14 +2,12 @@ package session
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 	"time"
 
 	"github.com/sessionbox/sessionbox/pkg/internal/proc"
-	"github.com/sessionbox/sessionbox/pkg/memlimit"
 	"github.com/sessionbox/sessionbox/pkg/store"
 	"golang.org/x/sys/unix"
 )
@@ -26,17 +24,33 @@ func (s *Session) present() (Box, error) {
 // Freeze stops everything in the session, nested sessions included, and returns
 // when the kernel says that it stands. A close ends frozen processes too.
 func (s *Session) Freeze(ctx context.Context) error {
-	box, err := s.present()
+	box, err := s.freezable()
 	if err != nil {
 		return err
 	}
-	if slices.Contains(ownSession(), s.rec.ID) {
-		return &Error{Kind: ErrUsage, Session: s.Name(), Text: "this would freeze the caller, who runs inside",
-			Hint: "freeze it from outside"}
-	}
-	if err := s.mayAct(); err != nil {
+	if err := s.standStill(ctx, box); err != nil {
 		return err
 	}
+	s.freezeIsMeant(ctx)
+	s.m.event(store.Event{Event: "frozen", ID: s.rec.ID, Name: s.rec.Name}, nil)
+	return nil
+}
+
+// freezable gives the box, if the caller may freeze it.
+func (s *Session) freezable() (Box, error) {
+	box, err := s.present()
+	if err != nil {
+		return nil, err
+	}
+	if slices.Contains(s.m.ownSession(), s.rec.ID) {
+		return nil, &Error{Kind: ErrUsage, Session: s.Name(), Text: "this would freeze the caller, who runs inside",
+			Hint: "freeze it from outside"}
+	}
+	return box, s.mayAct()
+}
+
+// standStill freezes the box and returns when the kernel says that it stands.
+func (s *Session) standStill(ctx context.Context, box Box) error {
 	wait, cancel := context.WithTimeout(ctx, freezeTime)
 	defer cancel()
 	if err := box.Freeze(wait); err != nil {
@@ -46,21 +60,22 @@ func (s *Session) Freeze(ctx context.Context) error {
 		}
 		return fmt.Errorf("freeze %s: %w", s.Name(), err)
 	}
-	s.freezeIsMeant(ctx)
-	s.m.event(store.Event{Event: "frozen", ID: s.rec.ID, Name: s.rec.Name}, nil)
 	return nil
 }
 
-// freezeIsMeant notes that a session which may have been frozen for being idle is
-// frozen because somebody wants it so: the next command does not thaw it.
+// freezeIsMeant notes that a session which may have been frozen for being idle or for
+// want of memory, or was hibernated, is frozen because somebody wants it so: neither
+// the next command nor a guard thaws it.
 func (s *Session) freezeIsMeant(ctx context.Context) {
-	if s.rec.IdleAction != store.IdleFreeze {
+	s.noteHibernated(ctx, nil)
+	if s.rec.IdleAction != store.IdleFreeze && s.rec.Memory == nil {
 		return
 	}
 	wait, cancel := context.WithTimeout(ctx, lockTime)
 	defer cancel()
 	_, err := s.m.store.Update(wait, s.rec.ID, func(r *store.Session) error {
-		if r.IdleDone == 0 {
+		changed := byHand(r.Memory, false)
+		if r.IdleDone == 0 && !changed {
 			return errNothingToDo
 		}
 		r.IdleDone = 0
@@ -87,8 +102,29 @@ func (s *Session) Thaw(ctx context.Context) error {
 		return fmt.Errorf("thaw %s: %w", s.Name(), err)
 	}
 	s.m.thawAbandoned(&s.rec, box)
+	s.noteHibernated(ctx, nil)
+	s.thawIsMeant(ctx)
 	s.m.event(store.Event{Event: "thawed", ID: s.rec.ID, Name: s.rec.Name}, nil)
 	return nil
+}
+
+// thawIsMeant notes that a session which was frozen for want of memory was thawed by
+// hand: a guard does not freeze it again at once.
+func (s *Session) thawIsMeant(ctx context.Context) {
+	if s.rec.Memory == nil {
+		return
+	}
+	wait, cancel := context.WithTimeout(ctx, lockTime)
+	defer cancel()
+	_, err := s.m.store.Update(wait, s.rec.ID, func(r *store.Session) error {
+		if !byHand(r.Memory, true) {
+			return errNothingToDo
+		}
+		return nil
+	})
+	if err != nil && !errors.Is(err, errNothingToDo) && !errors.Is(err, store.ErrNotFound) {
+		s.m.log.Warn("note that a thaw is meant", "session", s.rec.ID, "err", err)
+	}
 }
 
 // Frozen says whether the session is stopped.
@@ -97,64 +133,6 @@ func (s *Session) Frozen() (bool, error) {
 		return false, nil
 	}
 	return s.box.Frozen()
-}
-
-// SetLimits changes ceilings of the open session; those that l does not set stay
-// as they are, Max lifts one. It says of each ceiling whether it is in force.
-func (s *Session) SetLimits(ctx context.Context, l memlimit.Limits) ([]memlimit.Ceiling, error) {
-	box, err := s.present()
-	if err == nil {
-		err = s.mayAct()
-	}
-	if err != nil {
-		return nil, err
-	}
-	base, err := memlimit.FromOCI(s.rec.Limits)
-	if err != nil {
-		base = memlimit.Limits{} // a record of another mind; what is asked for counts
-	}
-	r, err := resources(l.Merge(base))
-	if err != nil {
-		return nil, &Error{Kind: ErrUsage, Session: s.Name(), Text: "bad ceiling", Err: err}
-	}
-	all, err := box.SetLimits(ctx, r)
-	if err != nil {
-		return nil, fmt.Errorf("set the ceilings of %s: %w", s.Name(), err)
-	}
-	s.ceilings = all
-	wait, cancel := context.WithTimeout(ctx, lockTime)
-	defer cancel()
-	rec, err := s.m.store.Update(wait, s.rec.ID, func(rec *store.Session) error {
-		rec.Limits = r
-		return nil
-	})
-	switch {
-	case err == nil:
-		s.rec = rec
-		if meta, err := json.Marshal(rec); err == nil {
-			if err := box.SetMeta(string(meta)); err != nil {
-				s.m.log.Debug("mark the box", "err", err)
-			}
-		}
-	case errors.Is(err, store.ErrNotFound): // known from its box alone
-	default:
-		s.m.log.Warn("the ceilings are set, but could not be recorded", "err", err)
-	}
-	s.m.event(store.Event{Event: "limited", ID: s.rec.ID, Name: s.rec.Name}, map[string]any{"limits": all})
-	return all, nil
-}
-
-// Limits says of each ceiling of the session whether it is in force.
-func (s *Session) Limits() ([]memlimit.Ceiling, error) {
-	box, err := s.present()
-	if err != nil {
-		return nil, err
-	}
-	want, err := memlimit.FromOCI(s.rec.Limits)
-	if err != nil {
-		return nil, err
-	}
-	return box.Limits(want)
 }
 
 // StepOut takes the calling process out of the session, if it runs inside: what

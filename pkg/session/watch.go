@@ -1,6 +1,7 @@
 package session
 
 import (
+	"slices"
 	"time"
 
 	"github.com/sessionbox/sessionbox/pkg/internal/proc"
@@ -17,9 +18,11 @@ type Watch struct {
 	// Due is when the session must be looked at though nothing ended, on the clock of
 	// [proc.Clock]; 0 is never.
 	Due time.Duration
-	// Policy says that somebody must watch: it has an owner, an idle timeout, or a
-	// task whose time limit nobody else keeps.
+	// Policy says that somebody must watch: it has an owner, an idle timeout, a task
+	// whose time limit nobody else keeps, or memory that is watched.
 	Policy bool
+	// Memory is what concerns its memory; its zero value: nothing.
+	Memory MemoryWatch
 }
 
 // Watches says what may change by itself in all sessions.
@@ -50,6 +53,14 @@ func (m *Manager) watch(rec *store.Session) Watch {
 		return w
 	}
 	tasks, _, _ := m.store.Tasks(rec.ID) // what cannot be read cannot be watched
+	if rec.State == store.StateOpen {
+		w.Memory = memoryWatch(rec, tasks)
+		if w.Memory.Lineage != "" && rec.Parent != "" {
+			w.Memory.Around = m.chainOf(rec.Parent)
+			slices.Reverse(w.Memory.Around)
+		}
+		w.Policy = w.Policy || w.Memory.Policy
+	}
 	s := Session{m: m, rec: *rec}
 	for i := range tasks {
 		t := &tasks[i]

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/sessionbox/sessionbox/pkg/memlimit"
 	"pgregory.net/rapid"
 )
 
@@ -37,6 +38,8 @@ func TestTaskRoundTrip(t *testing.T) {
 	rec := newTask()
 	rec.Schema, rec.N, rec.PID, rec.Start, rec.Ended = 1, 7, 4712, math.MaxUint64, &when
 	rec.State, rec.Exit, rec.PeakBytes, rec.Reason, rec.Leaf, rec.Detached = TaskFailed, &exit, &peak, "said so", "t7", true
+	rec.OOM = &memlimit.Kill{Processes: 2, Limit: memlimit.Place{Kind: memlimit.KindSession, Name: "work", Session: "aaaaaaaaaa"}, Sure: true, Victims: []memlimit.Victim{{PID: 7, Comm: "hog"}}}
+	rec.Mark = &memlimit.Mark{Kills: 1, OOMs: map[string]uint64{"/sys/fs/cgroup/a": 2}}
 	var got Task
 	if err := json.Unmarshal(mustMarshal(t, rec), &got); err != nil {
 		t.Fatal(err)

@@ -72,7 +72,10 @@ func checkFile(path string, fd, uid int) (size int64, err error) {
 }
 
 // readRecord reads a whole record file of uid.
-func readRecord(path string, uid int) ([]byte, error) {
+func readRecord(path string, uid int) ([]byte, error) { return readUpTo(path, uid, MaxRecord) }
+
+// readUpTo reads a whole file of uid that has at most so many bytes.
+func readUpTo(path string, uid int, most int64) ([]byte, error) {
 	fd, err := openFile(path, unix.O_RDONLY)
 	if err != nil {
 		return nil, err
@@ -82,12 +85,12 @@ func readRecord(path string, uid int) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if size > MaxRecord {
-		return nil, fmt.Errorf("%w: %d bytes, a record has at most %d", ErrTooLarge, size, MaxRecord)
+	if size > most {
+		return nil, fmt.Errorf("%w: %d bytes, a record has at most %d", ErrTooLarge, size, most)
 	}
 	// One byte more than its size shows in one read whether it grew.
 	buf := make([]byte, 0, size+1)
-	for len(buf) <= MaxRecord {
+	for int64(len(buf)) <= most {
 		if len(buf) == cap(buf) {
 			buf = append(buf, 0)[:len(buf)]
 		}
@@ -100,7 +103,7 @@ func readRecord(path string, uid int) ([]byte, error) {
 		}
 		buf = buf[:len(buf)+n]
 	}
-	return nil, fmt.Errorf("%w: more than %d bytes", ErrTooLarge, MaxRecord)
+	return nil, fmt.Errorf("%w: more than %d bytes", ErrTooLarge, most)
 }
 
 // writeTemp writes data to a new temporary file in dir. On failure nothing is

@@ -22,7 +22,13 @@ type GuardNote struct {
 	// Ready says that it watches.
 	Ready   bool   `json:"ready,omitempty"`
 	Metrics string `json:"metrics,omitempty"` // where they are served
+	// Hold says why new sessions are to wait; "": they are not. It holds as long as the
+	// lock is held, so that a guard that has died holds nobody.
+	Hold string `json:"hold,omitempty"`
 }
+
+// maxHold keeps a note within what [Store.Guard] reads.
+const maxHold = 500
 
 // GuardLock is held by the one guard of a state directory. The kernel drops it when
 // the process ends, whatever ends it; the file stays and means nothing by itself.
@@ -68,6 +74,7 @@ func (l *GuardLock) Valid() bool { return l.fd >= 0 && samePath(l.path, l.fd) }
 
 // Note replaces what the file says of its holder.
 func (l *GuardLock) Note(n GuardNote) error {
+	n.Hold = n.Hold[:min(len(n.Hold), maxHold)]
 	b, err := json.Marshal(n)
 	if err != nil {
 		return err

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"os"
+	"strings"
 	"testing"
 	"time"
 )
@@ -110,5 +111,31 @@ func TestGuardLockRemoved(t *testing.T) {
 	defer l.Unlock()
 	if old.Valid() || !l.Valid() {
 		t.Errorf("old %v, new %v", old.Valid(), l.Valid())
+	}
+}
+
+// A note that has new sessions held is as good as the lock, and never too long to be
+// read.
+func TestGuardHolds(t *testing.T) {
+	s := testStore(t)
+	l, err := s.LockGuard(ended())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Note(GuardNote{Hold: "this host is critical"}); err != nil {
+		t.Fatal(err)
+	}
+	if n, held, err := s.Guard(); err != nil || !held || n.Hold != "this host is critical" {
+		t.Errorf("%+v, %v, %v", n, held, err)
+	}
+	if err := l.Note(GuardNote{Hold: strings.Repeat("x", 10000)}); err != nil {
+		t.Fatal(err)
+	}
+	if n, _, _ := s.Guard(); len(n.Hold) < 100 {
+		t.Errorf("a long reason is read as %q", n.Hold)
+	}
+	l.Unlock()
+	if n, held, _ := s.Guard(); held || n.Hold != "" {
+		t.Errorf("without a guard new sessions are held: %+v", n)
 	}
 }

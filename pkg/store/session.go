@@ -6,6 +6,8 @@ import (
 	"time"
 
 	specs "github.com/opencontainers/runtime-spec/specs-go"
+
+	"github.com/sessionbox/sessionbox/pkg/memlimit"
 )
 
 // Schema is the version of the records that this package writes, and the newest
@@ -65,6 +67,15 @@ const (
 	IdleClose  IdleAction = "close"
 )
 
+// OOMPolicy is what the kernel kills when a task runs out of memory.
+type OOMPolicy string
+
+// What can be killed for want of memory.
+const (
+	OOMProcess OOMPolicy = "process" // the one that holds most; also what "" means
+	OOMTask    OOMPolicy = "task"    // all of its task
+)
+
 // Owner is on whose behalf a session exists: a process, or whoever renews a lease.
 type Owner struct {
 	Process ProcID   `json:"process"`           // PID 0: a lease
@@ -113,6 +124,8 @@ type Session struct {
 	// seconds.
 	Grace  time.Duration         `json:"grace_seconds"`
 	Limits *specs.LinuxResources `json:"limits,omitempty"`
+	// OOMPolicy is for its tasks, each by itself.
+	OOMPolicy OOMPolicy `json:"oom_policy,omitempty"`
 
 	Creator ProcID `json:"creator"` // the process that opened it
 	Cwd     string `json:"cwd,omitempty"`
@@ -143,6 +156,13 @@ type Session struct {
 	// IdleDone is when IdleAction was last done, 0 when the session was active since.
 	IdleDone time.Duration `json:"idle_done_clock_seconds,omitempty"`
 
+	// Hibernated is since when the session is put out of memory; it means something
+	// only while the box is frozen.
+	Hibernated *time.Time `json:"hibernated,omitempty"`
+
+	// Memory says what is done about its memory; nil: nothing was asked for.
+	Memory *MemoryPolicy `json:"memory,omitempty"`
+
 	// KeptFrom are the ids of the sessions that its processes were kept from: they
 	// carry the marks of those.
 	KeptFrom []string `json:"kept_from,omitempty"`
@@ -154,6 +174,9 @@ type Session struct {
 	KeptTmp []string `json:"kept_tmp_dirs,omitempty"`
 	// PrivateTmp makes TmpDir the TMPDIR of its commands.
 	PrivateTmp bool `json:"private_tmp,omitempty"`
+
+	// Mark is what had been counted of want of memory around the box when it was made.
+	Mark *memlimit.Mark `json:"oom_before,omitempty"`
 
 	// Extra holds the fields this version does not know, as they were read: at
 	// the top level by their name, inside a known object below that object's
@@ -217,6 +240,9 @@ func (s *Session) Check() error {
 	}
 	if s.IdleTimeout < 0 {
 		return fmt.Errorf("idle timeout %v is negative", s.IdleTimeout)
+	}
+	if err := s.Memory.check(); err != nil {
+		return err
 	}
 	for _, id := range s.KeptFrom {
 		if !ValidID(id) {

@@ -69,6 +69,11 @@ func (s *Store) Get(id string) (Session, error) {
 			return rec, nil
 		}
 	}
+	if errors.Is(err, fs.ErrNotExist) {
+		if gone := s.checkSession(id); errors.Is(gone, ErrNotFound) {
+			return Session{}, gone // it was removed since its directory was seen
+		}
+	}
 	return Session{}, &BadRecord{ID: id, Path: path, Err: err}
 }
 

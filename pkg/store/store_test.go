@@ -269,3 +269,31 @@ func TestPutTooLarge(t *testing.T) {
 		t.Errorf("Put = %v, want ErrTooLarge", err)
 	}
 }
+
+// TestGetMeanwhile: a record that is removed while it is read is gone, not bad.
+func TestGetMeanwhile(t *testing.T) {
+	s := testStore(t)
+	rec := newSession("")
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		for range 300 {
+			if err := s.Claim(t.Context(), rec); err != nil {
+				t.Error(err)
+			}
+			if err := s.Remove(t.Context(), rec.ID); err != nil {
+				t.Error(err)
+			}
+		}
+	}()
+	for {
+		select {
+		case <-over:
+			return
+		default:
+		}
+		if _, err := s.Get(rec.ID); err != nil && !errors.Is(err, ErrNotFound) {
+			t.Fatalf("Get = %v, want the record or ErrNotFound", err)
+		}
+	}
+}

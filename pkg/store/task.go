@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"time"
+
+	"github.com/sessionbox/sessionbox/pkg/memlimit"
 )
 
 // TaskState is what became of a task.
@@ -76,6 +78,10 @@ type Task struct {
 	Supervisor ProcID  `json:"supervisor"`
 	Leaf       string  `json:"leaf,omitempty"`       // name of its leaf, below the box
 	PeakBytes  *uint64 `json:"peak_bytes,omitempty"` // most memory it held
+	// OOM is what the kernel killed of it for want of memory; Mark what had been
+	// counted when it began.
+	OOM  *memlimit.Kill `json:"oom,omitempty"`
+	Mark *memlimit.Mark `json:"oom_before,omitempty"`
 
 	// Extra holds unknown fields, as in Session.
 	Extra map[string]json.RawMessage `json:"-"`

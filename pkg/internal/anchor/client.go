@@ -12,6 +12,9 @@ import (
 	"time"
 )
 
+// Arg is the first argument of the anchor process.
+const Arg = "__anchor"
+
 // Socket is the name of the anchor's socket in the session's directory.
 const Socket = "anchor.sock"
 

@@ -14,9 +14,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Arg is the first argument of the anchor process.
-const Arg = "__anchor"
-
 // killTime bounds the killing of one abandoned task.
 const killTime = 30 * time.Second
 

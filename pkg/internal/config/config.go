@@ -23,6 +23,8 @@ type Config struct {
 	Session Session
 	// Guard is how the sessions are watched.
 	Guard Guard
+	// Memory is what is done when memory runs out.
+	Memory Memory
 	// Files are those that were read, in the order they apply.
 	Files []string
 }
@@ -38,6 +40,20 @@ type Session struct {
 type Guard struct {
 	Metrics string // where they are served, see ParseAddress; "" (not set): nowhere
 	Start   string // "" (not set), auto or never
+}
+
+// Memory is what is done when memory runs out.
+type Memory struct {
+	Warn   string // "" (not set), on or off: whether sessions are warned of
+	OnWarn string // a command line for the shell; "" (not set): none
+	Notify string // "" (not set), none or desktop
+	// Steps are those that may be taken; nil (not set): to warn.
+	Steps *memlimit.Steps
+	// IdleAfter is when a session may be hibernated; nil: not set.
+	IdleAfter *time.Duration
+	// TakeAttached allows to touch a session that somebody has in front, if it is
+	// beyond its own ceiling; nil: not set, which is no.
+	TakeAttached *bool
 }
 
 // Paths gives where config.toml may be, the system's first: /etc/sessionbox, then
@@ -107,6 +123,16 @@ type file struct {
 	Slice   limits  `toml:"slice"`
 	Session session `toml:"session"`
 	Guard   guard   `toml:"guard"`
+	Memory  memory  `toml:"memory"`
+}
+
+type memory struct {
+	Warn         onOff     `toml:"warn"`
+	OnWarn       *string   `toml:"on_warn"`
+	Notify       notify    `toml:"notify"`
+	Steps        []string  `toml:"steps"`
+	IdleAfter    *duration `toml:"idle_after"`
+	TakeAttached *bool     `toml:"take_attached"`
 }
 
 type limits struct {
@@ -158,6 +184,34 @@ func (c *Config) add(data []byte) error {
 	}
 	if f.Guard.Start != "" {
 		c.Guard.Start = string(f.Guard.Start)
+	}
+	return c.Memory.add(&f.Memory)
+}
+
+// add puts what one file says on top.
+func (m *Memory) add(f *memory) error {
+	if f.Warn != "" {
+		m.Warn = string(f.Warn)
+	}
+	if f.OnWarn != nil {
+		m.OnWarn = *f.OnWarn
+	}
+	if f.Notify != "" {
+		m.Notify = string(f.Notify)
+	}
+	if f.Steps != nil {
+		steps, err := memlimit.ParseSteps(strings.Join(f.Steps, ","))
+		if err != nil {
+			return fmt.Errorf("[memory] steps: %w", err)
+		}
+		m.Steps = &steps
+	}
+	if f.IdleAfter != nil {
+		d := time.Duration(*f.IdleAfter)
+		m.IdleAfter = &d
+	}
+	if f.TakeAttached != nil {
+		m.TakeAttached = f.TakeAttached
 	}
 	return nil
 }

@@ -217,3 +217,29 @@ func FuzzLoad(f *testing.F) {
 		}
 	})
 }
+
+func TestLoadMemory(t *testing.T) {
+	system := write(t, "system.toml", "[memory]\nsteps = [\"warn\", \"hold\", \"freeze\"]\non_warn = \"logger x\"\nnotify = \"desktop\"\nwarn = \"on\"\nidle_after = \"5m\"\n")
+	user := write(t, "user.toml", "[memory]\nsteps = [\"warn\"]\non_warn = \"\"\ntake_attached = true\n")
+	got, err := Load(system, user)
+	if err != nil {
+		t.Fatal(err)
+	}
+	none, five, yes := memlimit.Steps(0), 5*time.Minute, true
+	if diff := cmp.Diff(Memory{Warn: "on", Notify: "desktop", Steps: &none, IdleAfter: &five, TakeAttached: &yes}, got.Memory); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	for text, want := range map[string]string{
+		"[memory]\nsteps = [\"kill\"]\n":    "want warn, hold, hibernate, brake, freeze, close",
+		"[memory]\nsteps = \"freeze\"\n":    "line 2",
+		"[memory]\nwarn = true\n":           "line 2",
+		"[memory]\nwarn = \"maybe\"\n":      "want on or off",
+		"[memory]\nnotify = \"mail\"\n":     "want none or desktop",
+		"[memory]\n\nonwarn = \"x\"\n":      `did you mean "memory.on_warn"?`,
+		"[memory]\nidle_after = \"soon\"\n": "not a duration",
+	} {
+		if _, err := Load(write(t, "bad.toml", text)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %q", text, err, want)
+		}
+	}
+}

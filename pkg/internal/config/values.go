@@ -56,6 +56,28 @@ func (s *start) UnmarshalText(text []byte) error {
 	return fmt.Errorf("start %q: want auto or never", text)
 }
 
+type onOff string
+
+func (o *onOff) UnmarshalText(text []byte) error {
+	switch string(text) {
+	case "on", "off":
+		*o = onOff(text)
+		return nil
+	}
+	return fmt.Errorf("%q: want on or off", text)
+}
+
+type notify string
+
+func (n *notify) UnmarshalText(text []byte) error {
+	switch string(text) {
+	case "none", "desktop":
+		*n = notify(text)
+		return nil
+	}
+	return fmt.Errorf("notify %q: want none or desktop", text)
+}
+
 const durationForms = "want seconds (90, 1.5) or a duration with units (300ms, 10s, 5m, 1h30m, 2d)"
 
 // MaxDays is the longest duration, in days: a third of what a time.Duration holds, so

@@ -347,6 +347,9 @@ func Sockets(pid int) []string {
 	return inodes
 }
 
+// Exe is the file of the program that a process runs, "" if it cannot be told.
+func Exe(pid int) string { return Link(pid, "exe") }
+
 // SameProgram says whether a process runs the same program file as we do.
 func SameProgram(pid int) bool {
 	var a, b unix.Stat_t

@@ -1,4 +1,4 @@
-//go:build !linux
+//go:build !linux && !darwin
 
 package proc
 
@@ -19,6 +19,15 @@ func Lookup(int) (ID, error) { return ID{}, ErrUnsupported }
 
 // ReadStat needs procfs.
 func ReadStat(int) (Stat, error) { return Stat{}, ErrUnsupported }
+
+// Exe needs procfs.
+func Exe(int) string { return "" }
+
+// SameProgram needs procfs.
+func SameProgram(int) bool { return false }
+
+// Memory needs procfs.
+func Memory(int) int64 { return 0 }
 
 // Args needs procfs.
 func Args(int) []string { return nil }

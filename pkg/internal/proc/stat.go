@@ -15,8 +15,12 @@ type Stat struct {
 	PGID  int
 	SID   int
 	TTY   int
+	// Foreground is the process group in front of that terminal, -1 without one.
+	Foreground int
 	// Kernel says that it is a thread of the kernel and no program.
 	Kernel bool
+	// Exiting says that the kernel is taking it apart.
+	Exiting bool
 	// UserTicks and SystemTicks are CPU time used, in clock ticks.
 	UserTicks, SystemTicks uint64
 	Threads                int
@@ -51,8 +55,8 @@ func ParseStat(b []byte) (Stat, error) {
 		}
 		return n
 	}
-	s.PPID, s.PGID, s.SID, s.TTY = int(num(4)), int(num(5)), int(num(6)), int(num(7))
-	s.Kernel = num(9)&kernelThread != 0
+	s.PPID, s.PGID, s.SID, s.TTY, s.Foreground = int(num(4)), int(num(5)), int(num(6)), int(num(7)), int(num(8))
+	s.Kernel, s.Exiting = num(9)&kernelThread != 0, num(9)&exiting != 0
 	s.UserTicks, s.SystemTicks = uint64(num(14)), uint64(num(15))
 	s.Threads, s.Start, s.RSSPages = int(num(20)), uint64(num(22)), num(24)
 	if len(f) > 52-3 { // kernel 3.5
@@ -61,7 +65,10 @@ func ParseStat(b []byte) (Stat, error) {
 	return s, bad
 }
 
-// kernelThread is PF_KTHREAD of linux/sched.h.
-const kernelThread = 0x00200000
+// kernelThread and exiting are PF_KTHREAD and PF_EXITING of linux/sched.h.
+const (
+	kernelThread = 0x00200000
+	exiting      = 0x00000004
+)
 
 func clip(b []byte) []byte { return b[:min(len(b), 64)] }

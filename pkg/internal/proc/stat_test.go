@@ -9,7 +9,7 @@ func TestParseStat(t *testing.T) {
 	const tail = " S 1 42 42 34816 -1 4194304 100 0 0 0 7 8 0 0 20 0 3 0 12345 1000 55 18446744073709551615 1 1 0 0 0 0 0 0 0 0 0 0 17 1 0 0 0 0 0"
 	for _, name := range []string{"bash", "a b", "x) S 1 2", "((", ")", ""} {
 		s, err := ParseStat([]byte("42 (" + name + ")" + tail))
-		want := Stat{PID: 42, Comm: name, State: 'S', PPID: 1, PGID: 42, SID: 42, TTY: 34816, UserTicks: 7, SystemTicks: 8, Threads: 3, Start: 12345, RSSPages: 55}
+		want := Stat{PID: 42, Comm: name, State: 'S', PPID: 1, PGID: 42, SID: 42, TTY: 34816, Foreground: -1, UserTicks: 7, SystemTicks: 8, Threads: 3, Start: 12345, RSSPages: 55}
 		if err != nil || s != want {
 			t.Errorf("ParseStat of %q = %+v, %v; want %+v", name, s, err, want)
 		}

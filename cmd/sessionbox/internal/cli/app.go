@@ -30,8 +30,8 @@ type app struct {
 	debug bool
 
 	cgroupRoot string
-	// noGuard: the verb sees to its session itself.
-	noGuard bool
+	// ownerSees: the verb sees to its session itself.
+	ownerSees bool
 	// runLike says that the verb hands on the exit status of a command.
 	runLike bool
 	// code is the exit code of a verb that did not fail, if not 0.
@@ -65,7 +65,7 @@ func (a *app) verbs() []verb {
 	return []verb{
 		{"run", a.newRun}, {"open", a.newOpen}, {"exec", a.newExec}, {"close", a.newClose},
 		{"ls", a.newLs}, {"ps", a.newPs}, {"tree", a.newTree}, {"inspect", a.newInspect},
-		{"kill", a.newKill}, {"freeze", a.newFreeze}, {"thaw", a.newThaw}, {"limit", a.newLimit}, {"wait", a.newWait}, {"stats", a.newStats}, {"top", a.newTop},
+		{"kill", a.newKill}, {"freeze", a.newFreeze}, {"thaw", a.newThaw}, {"hibernate", a.newHibernate}, {"limit", a.newLimit}, {"wait", a.newWait}, {"stats", a.newStats}, {"top", a.newTop},
 		{"adopt", a.newAdopt}, {"keep", a.newKeep}, {"touch", a.newTouch}, {"reconcile", a.newReconcile}, {"guard", a.newGuard},
 		{"logs", a.newLogs}, {"events", a.newEvents}, {"history", a.newHistory}, {"doctor", a.newDoctor},
 		{"version", a.newVersion}, {"completion", a.newCompletion},
@@ -95,7 +95,8 @@ Environment:
   SESSIONBOX_STATE_DIR     where records and history are kept
   SESSIONBOX_CGROUP_ROOT   where the cgroup box makes its tree
   SESSIONBOX_BACKEND, SESSIONBOX_REQUIRE, SESSIONBOX_MEMORY_MAX, SESSIONBOX_MEMORY_HIGH,
-  SESSIONBOX_SWAP_MAX, SESSIONBOX_PIDS_MAX, SESSIONBOX_GRACE, SESSIONBOX_COLOR
+  SESSIONBOX_SWAP_MAX, SESSIONBOX_PIDS_MAX, SESSIONBOX_MEMORY_WARN, SESSIONBOX_ON_WARN,
+  SESSIONBOX_NOTIFY, SESSIONBOX_MEMORY_STEPS, SESSIONBOX_GRACE, SESSIONBOX_COLOR
                            stand for the flags of these names
   SESSIONBOX_GUARD=off     starts no guard for sessions with an owner or a time limit
   NO_COLOR, CLICOLOR_FORCE as everywhere
@@ -194,7 +195,7 @@ func (a *app) manager() (*session.Manager, error) {
 	case a.runLike:
 		level = slog.LevelError // stderr is the command's
 	}
-	return session.New(session.Config{CgroupRoot: a.cgroupRoot, NoGuard: a.noGuard, Log: slog.New(&logHandler{w: a.stderr, level: level})})
+	return session.New(session.Config{CgroupRoot: a.cgroupRoot, OwnerSees: a.ownerSees, Log: slog.New(&logHandler{w: a.stderr, level: level})})
 }
 
 // session opens the one that a reference names.

@@ -357,8 +357,13 @@ func (a *app) ended(ctx context.Context, s *session.Session, n int, r session.Re
 		if r.LostBytes > 0 {
 			a.say("%s: %d bytes of its output are lost: %s", ref, r.LostBytes, cmp.Or(r.LostWhy, "they came faster than they were read"))
 		}
-		if r.State == store.TaskKilled || r.State == store.TaskOOMKilled {
+		switch {
+		case r.State == store.TaskKilled:
 			a.say("%s was ended: %s", ref, r.Reason)
+		case r.State == store.TaskOOMKilled:
+			a.say("%s ran out of memory: %s%s", ref, r.Reason, raise(s, &r))
+		case r.OOM != nil:
+			a.say("%s: %s%s", ref, r.OOM, raise(s, &r))
 		}
 	}
 	code := r.Exit
@@ -374,11 +379,29 @@ func (a *app) ended(ctx context.Context, s *session.Session, n int, r session.Re
 	return result(code)
 }
 
+// raise says how to give a session more memory, if it was its own ceiling that was too
+// low for a command.
+func raise(s *session.Session, r *session.Result) string {
+	if r.OOM == nil || r.OOM.Limit.Session != s.ID() {
+		return ""
+	}
+	all, err := s.Limits()
+	if err != nil {
+		return ""
+	}
+	for _, c := range all {
+		if n, ok := c.Value.Value(); ok && c.File == "memory.max" && !c.Value.IsMax() {
+			return fmt.Sprintf("; `sessionbox limit %s --memory-max %v` gives it more", s.Name(), memlimit.Suggest(n))
+		}
+	}
+	return ""
+}
+
 // fill puts what the supervisor knows above what the records say: a session
 // that was closed has none.
 func (t *Task) fill(r session.Result) {
 	t.LostBytes = r.LostBytes
-	t.State, t.Reason, t.Leftovers, t.PeakBytes = string(r.State), r.Reason, r.Leftovers, r.PeakBytes
+	t.State, t.Reason, t.Leftovers, t.PeakBytes, t.OOM = string(r.State), r.Reason, r.Leftovers, r.PeakBytes, r.OOM
 	if r.Signal == 0 {
 		exit := r.Exit
 		t.Exit = &exit

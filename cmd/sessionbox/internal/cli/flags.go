@@ -156,6 +156,51 @@ func limitFlags(f *pflag.FlagSet, l *memlimit.Limits) {
 	f.Var(count{&l.PidsMax}, "pids-max", "ceiling of processes and threads")
 }
 
+// memoryFlags add how memory is watched.
+func memoryFlags(f *pflag.FlagSet, o *memoryOptions) {
+	f.StringVar(&o.warn, "memory-warn", "", "`WHEN` to warn of its memory: on or off (default: on with a ceiling)")
+	f.StringVar(&o.onWarn, "on-warn", "", "`COMMAND` for the shell, run with each warning; - is none")
+	f.StringVar(&o.notify, "notify", "", "`WHERE` else to warn: desktop or none")
+	f.StringVar(&o.steps, "memory-steps", "", "`STEPS` if it is short: warn,"+stepsWords)
+	f.BoolVar(&o.protected, "protected", false, "do nothing to it when memory is short")
+}
+
+// stepsWords are the steps that guards of this version take.
+const stepsWords = "hold,hibernate,brake,freeze,close"
+
+// memoryOptions are the flags that say how memory is watched.
+type memoryOptions struct {
+	warn, onWarn, notify, steps string
+	protected                   bool
+}
+
+func (o *memoryOptions) options() (session.MemoryOptions, error) {
+	mo := session.MemoryOptions{Warn: o.warn, OnWarn: o.onWarn, Notify: o.notify, Protected: o.protected}
+	switch o.warn {
+	case "", "on", "off":
+	default:
+		return mo, usagef("--memory-warn: not %q", o.warn).hintf("want on or off")
+	}
+	switch o.notify {
+	case "", "desktop", "none":
+	default:
+		return mo, usagef("--notify: not %q", o.notify).hintf("want desktop or none")
+	}
+	if o.steps != "" {
+		steps, err := memlimit.ParseSteps(o.steps)
+		if err != nil {
+			return mo, usagef("--memory-steps: %v", err).hintf("e.g. --memory-steps warn,freeze")
+		}
+		mo.Steps = &steps
+	}
+	return mo, nil
+}
+
+// oomFlag adds what the kernel kills when memory runs out.
+func oomFlag(f *pflag.FlagSet, policy *string) {
+	f.StringVar(policy, "oom", "", "kill a `process` (default) or the whole task when memory runs out")
+}
+
 // Flags that an environment variable stands for carry this annotation.
 const mirrored = "sessionbox_env"
 

@@ -17,10 +17,14 @@ func (a *app) newGuard() *cobra.Command {
 	var metrics string
 	cmd := &cobra.Command{
 		Use:   "guard [flags]",
-		Short: "Watch owners, leases, idle times and time limits, in front",
+		Short: "Watch owners, leases, idle times, time limits and memory, in front",
 		Long: `Watch all sessions of this user until interrupted: when the owner of one has gone, or
 its time is over, do what its record says. A line on stderr tells of each thing done;
 ` + "`sessionbox events`" + ` shows it, too.
+
+It watches the memory of sessions that have a ceiling or ask for it, of the limits around
+them and of the host, and warns before it runs out; ` + "`sessionbox open --help`" + ` says what
+else it may do. As root it asks the kernel to take others first.
 
 Nobody has to start this: a session that must be watched starts a guard of its own, in
 the background, which ends ten seconds after the last such session. One that is started
@@ -59,6 +63,7 @@ func (a *app) guard(ctx context.Context, metrics string) error {
 		metrics = cfg.Metrics
 	}
 	guard.Frugal()
+	guard.Defend()
 	// Who asks twice (timeout(1) does: the process, then its group) must not cut short
 	// how it ends.
 	twice := make(chan os.Signal, 1)
@@ -77,7 +82,7 @@ func (a *app) guard(ctx context.Context, metrics string) error {
 	if err != nil {
 		return err
 	}
-	err = guard.Run(ctx, guard.Options{Manager: m, Metrics: metrics, Version: currentVersion().Version, Log: log, Ready: guard.NotifyReady})
+	err = guard.Run(ctx, guard.Options{Manager: m, Metrics: metrics, Memory: cfg.Memory, Version: currentVersion().Version, Log: log, Ready: guard.NotifyReady})
 	if err != nil {
 		return err
 	}

@@ -31,7 +31,8 @@ of those that run or, if none does, what is left over, with the ports it holds.
 A session marked ! or * has a note below the table.
 
 Filters: name=, id=, label=KEY or label=KEY=VALUE, state=open, box=cgroup, and
-left=yes|no, running=yes|no, frozen=yes|no. Several must all fit.
+left=yes|no, running=yes|no, frozen=yes|no, hibernated=yes|no, oom=yes|no (the kernel killed
+one for want of memory). Several must all fit.
 
 Exit status:
   0  listed, also when there is none
@@ -152,6 +153,10 @@ func filterOn(key, val string) (func(*session.Info) bool, error) {
 		return yes(func(i *session.Info) bool { return i.Running > 0 })
 	case "frozen":
 		return yes(func(i *session.Info) bool { return i.Box.Frozen })
+	case "hibernated":
+		return yes(func(i *session.Info) bool { return i.Box.Hibernated })
+	case "oom":
+		return yes(func(i *session.Info) bool { return i.OOM != nil })
 	}
-	return nil, usagef("no filter %q", key).hintf("there are name, id, parent, label, state, box, left, running, frozen")
+	return nil, usagef("no filter %q", key).hintf("there are name, id, parent, label, state, box, left, running, frozen, hibernated, oom")
 }

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/sessionbox/sessionbox/cmd/sessionbox/internal/render"
@@ -30,17 +31,21 @@ type openOptions struct {
 	ownerPID    *int
 	lease       *time.Duration
 	onOwnerExit string
+	oom         string
 	idleTimeout *time.Duration
 	idleAction  string
+	memory      memoryOptions
 }
 
 func (o *openOptions) flags(f *pflag.FlagSet) {
 	f.VarP(name{&o.name}, "name", "n", "of the session; free again once it is closed")
 	f.VarP(labels{&o.labels}, "label", "l", "label, can be given several times")
-	f.StringVar(&o.backend, "backend", "", "`KIND` of box: auto, systemd or cgroup (default auto)")
+	f.StringVar(&o.backend, "backend", "", "`KIND` of box: auto, systemd, cgroup or lineage (default auto)")
 	f.StringVar(&o.require, "require", "", "`kernel` refuses a box that the kernel does not enforce")
 	f.StringVar(&o.cgroupRoot, "cgroup-root", "", "`DIR` below which the cgroup box makes its tree")
 	limitFlags(f, &o.limits)
+	memoryFlags(f, &o.memory)
+	oomFlag(f, &o.oom)
 	f.Var(duration{&o.grace}, "grace", "how long a close waits from SIGTERM to SIGKILL (default 5s; 0: kill)")
 	f.Var(pid{&o.ownerPID}, "owner-pid", "the process that the session belongs to")
 	f.Var(duration{&o.lease}, "lease", "it belongs to whoever renews this (verb touch)")
@@ -51,19 +56,23 @@ func (o *openOptions) flags(f *pflag.FlagSet) {
 	f.StringVar(&o.idleAction, "idle-action", "", "`DO` with an idle one: warn (default), freeze or close")
 	f.BoolVar(&o.noParent, "no-parent", false, "be independent of the session this is called from")
 	f.BoolVar(&o.privateTmp, "private-tmp", false, "make the session's SESSIONBOX_TMPDIR the TMPDIR of its commands, too")
-	mirror(f, "on-owner-exit", "idle-timeout", "idle-action", "backend", "require", "cgroup-root", "memory-max", "memory-high", "swap-max", "pids-max", "grace", "private-tmp")
+	mirror(f, "on-owner-exit", "idle-timeout", "idle-action", "backend", "require", "cgroup-root", "memory-max", "memory-high", "swap-max", "pids-max", "oom", "memory-warn", "on-warn", "notify", "memory-steps", "grace", "private-tmp")
 }
 
 // options checks the words among the flags.
 func (o *openOptions) options() (session.OpenOptions, error) {
 	so := session.OpenOptions{Name: o.name, Labels: o.labels, Limits: o.limits, Grace: o.grace, NoParent: o.noParent, Attach: o.attach, TakeOver: o.takeOver,
-		OnOwnerExit: store.OwnerExit(o.onOwnerExit), IdleTimeout: value(o.idleTimeout), IdleAction: store.IdleAction(o.idleAction),
+		OnOwnerExit: store.OwnerExit(o.onOwnerExit), IdleTimeout: value(o.idleTimeout), IdleAction: store.IdleAction(o.idleAction), OOM: store.OOMPolicy(o.oom),
 		PrivateTmp: o.privateTmp}
+	var err error
+	if so.Memory, err = o.memory.options(); err != nil {
+		return so, err
+	}
 	switch o.backend {
 	case "", "auto", "systemd", "cgroup", "lineage":
 		so.Kind = store.Kind(o.backend)
 	default:
-		return so, usagef("--backend: no kind of box %q", o.backend).hintf("want auto, systemd or cgroup")
+		return so, usagef("--backend: no kind of box %q", o.backend).hintf("want auto, systemd, cgroup or lineage")
 	}
 	switch o.require {
 	case "":
@@ -116,7 +125,28 @@ A session is idle when no command is started in it or waited for, nobody touches
 and its processes use less than 1 % of a processor; looking at it is no use of it.
 A session frozen for being idle is thawed by the next exec.
 
-A ceiling that this machine cannot enforce is said on stderr, and in JSON.
+The memory of a session with a ceiling, --memory-warn on, --on-warn, --notify or
+--memory-steps is watched by a guard: when it runs out, of its own ceiling, of a limit
+around it or of the host's, an event memory_warning says whose limit it is, what takes
+it and when it is full (verb events). --on-warn runs a command with each warning, as
+this user, outside of the session, for 30 s at most; its environment says what it is
+about:
+  SESSIONBOX_WARN_TEXT                   the warning, for people
+  SESSIONBOX_WARN_LEVEL, _CHANGE, _CAUSE notice, warn, critical, emergency, ok; raised,
+                                         repeated, eased, cleared; size, slope, pressure, events
+  SESSIONBOX_WARN_SESSION, _NAME         the session, by id and name
+  SESSIONBOX_WARN_HARD_BYTES, _LIMIT_BYTES, _LIMIT_OF
+                                         what is used, of what limit, whose that is
+  SESSIONBOX_WARN_FULL_SECONDS           until it is full, if that is foreseen
+  SESSIONBOX_WARN_TIER                   how it was measured: cgroup, cgroup1, processes
+With --memory-steps more is done than to warn, in this order: hold (new sessions wait),
+hibernate (idle for ten minutes, it is put into swap, and woken by the next command),
+brake (slowed for 10 s at most, below a ceiling of its own), freeze (it stands still and
+is thawed when there is memory again), close. Defaults are in [memory] of the config file.
+
+A ceiling that this machine cannot enforce is said on stderr, and in JSON. When memory
+runs out at one, the kernel kills the process that holds most, and the session lives;
+with --oom task it kills all of that one's task.
 
 Exit status:
   0  open
@@ -135,16 +165,19 @@ Exit status:
 		RunE:              a.withSignals(func(ctx context.Context, _ []string) error { return a.open(ctx, &o) }),
 	}
 	o.flags(cmd.Flags())
-	completeWords(cmd, "backend", "auto", "systemd", "cgroup")
+	completeWords(cmd, "backend", "auto", "systemd", "cgroup", "lineage")
 	completeLife(cmd)
 	return cmd
 }
 
 // completeLife completes the words of the flags that run and open share.
 func completeLife(cmd *cobra.Command) {
+	completeWords(cmd, "oom", "process", "task")
 	completeWords(cmd, "require", "kernel")
 	completeWords(cmd, "on-owner-exit", "close", "keep")
 	completeWords(cmd, "idle-action", "warn", "freeze", "close")
+	completeWords(cmd, "memory-warn", "on", "off")
+	completeWords(cmd, "notify", "desktop", "none")
 }
 
 func (a *app) open(ctx context.Context, o *openOptions) error {
@@ -170,6 +203,7 @@ func (a *app) open(ctx context.Context, o *openOptions) error {
 		return a.printJSON(info)
 	}
 	a.warnCeilings(s.Ceilings())
+	a.warnOOM(s.OOM())
 	if o.onOwnerExit == string(store.OwnerExitKeep) {
 		a.warnLogin(s)
 	}
@@ -188,5 +222,31 @@ func (a *app) warnLogin(s *session.Session) {
 func (a *app) warnCeilings(all []memlimit.Ceiling) {
 	for _, line := range render.NotInForceLines(all) {
 		a.say("%s", line)
+	}
+	a.hintCeilings(all)
+}
+
+// warnOOM says that what is to die together does not.
+func (a *app) warnOOM(o *session.OOMInfo) {
+	if o == nil || o.InForce {
+		return
+	}
+	a.say("%s", render.OOMNotInForce(o))
+	if o.Fix != "" {
+		a.say("hint: %s", o.Fix)
+	}
+}
+
+// hintCeilings says what would put ceilings in force, and which of them never act here.
+func (a *app) hintCeilings(all []memlimit.Ceiling) {
+	var said []string
+	for _, c := range all {
+		if c.Fix != "" && !slices.Contains(said, c.Fix) {
+			said = append(said, c.Fix)
+			a.say("hint: %s", c.Fix)
+		}
+		if c.Note != "" && !c.Missing() {
+			a.say("%s", c.Note)
+		}
 	}
 }

@@ -28,7 +28,8 @@ func (a *app) newRun() *cobra.Command {
 		Use:   "run [flags] [--] COMMAND [ARG…]",
 		Short: "Run a command in a session of its own and end all it started with it",
 		Long: `Open a session, run a command in it, close the session. What the command left
-running is ended; one line on stderr says what that was (-q hides it).
+running is ended; one line on stderr says what that was (-q hides it). So it does when a guard
+warns of the session's memory, or does something about it.
 
 SIGTERM and SIGHUP close the session: the processes are asked to end, then killed.
 The first Ctrl-C is the command's; the second one ends everything at once.
@@ -52,11 +53,11 @@ Exit status:
 	f.SetInterspersed(false)
 	o.openOptions.flags(f)
 	o.commandOptions.flags(f)
-	f.BoolVarP(&o.quiet, "quiet", "q", false, "do not say what was ended")
+	f.BoolVarP(&o.quiet, "quiet", "q", false, "do not say what was ended, nor that memory is short")
 	for _, name := range []string{"attach", "take-over", "owner-pid", "lease", "on-owner-exit"} {
 		f.MarkHidden(name)
 	}
-	completeWords(cmd, "backend", "auto", "systemd", "cgroup")
+	completeWords(cmd, "backend", "auto", "systemd", "cgroup", "lineage")
 	completeLife(cmd)
 	return cmd
 }
@@ -78,8 +79,8 @@ func (a *app) run(ctx context.Context, o *runOptions, argv []string) error {
 		return err
 	}
 	// A guard would cost as much as the rest of a short run. If this process is killed
-	// the box's anchor ends the command; an idle time needs one.
-	a.cgroupRoot, a.noGuard = o.cgroupRoot, o.idleTimeout == nil
+	// the box's anchor ends the command; idle times and memory need one.
+	a.cgroupRoot, a.ownerSees = o.cgroupRoot, true
 	m, err := a.manager()
 	if err != nil {
 		return err
@@ -94,6 +95,12 @@ func (a *app) run(ctx context.Context, o *runOptions, argv []string) error {
 	defer s.Release()
 	if !a.json {
 		a.warnCeilings(s.Ceilings())
+		a.warnOOM(s.OOM())
+	}
+	if s.WatchesMemory() && !o.quiet {
+		warned, cancel := context.WithCancel(ctx)
+		defer cancel()
+		go a.sayWarnings(warned, m, s)
 	}
 	r := &running{a: a, m: m, s: s, sup: sup, cmd: cmd, quiet: o.quiet}
 	return r.run(ctx, open)

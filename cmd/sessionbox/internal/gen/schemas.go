@@ -35,6 +35,7 @@ var contract = []struct {
 	{"check", "One line of the doctor, who answers with an array of these.", reflect.TypeFor[session.Check]()},
 	{"adopted", "What adopt did.", reflect.TypeFor[session.Adopted]()},
 	{"killed", "What kill did: an array of these.", reflect.TypeFor[cli.Killed]()},
+	{"hibernated", "What hibernate did: an array of these.", reflect.TypeFor[session.HibernateReport]()},
 	{"reconciliation", "What reconcile found and did.", reflect.TypeFor[session.Reconciliation]()},
 	{"installed", "What guard install did.", reflect.TypeFor[guard.Installed]()},
 	{"version", "Which program this is.", reflect.TypeFor[cli.Version]()},

@@ -65,6 +65,9 @@ func eventDetail(e *store.Event) string {
 		if d.Exit != nil && *d.Exit < 0 {
 			t.Exit = nil
 		}
+		if t.State == string(store.TaskOOMKilled) && d.Reason != "" {
+			return TaskState(&t) + ": " + Clean(d.Reason)
+		}
 		return TaskState(&t)
 	case d.Reason != "":
 		return Clean(d.Reason)

@@ -70,8 +70,8 @@ func sessions() []Row {
 			Tasks:     []session.TaskInfo{{N: 1, State: "failed", Argv: []string{"sh", "start.sh"}, Exit: new(1), Leftovers: 3, Started: now.Add(-time.Hour), Ended: &ended, PeakBytes: new(uint64(900 << 20))}},
 			Leftovers: 3, Processes: 3, Usage: session.UsageInfo{MemoryBytes: new(uint64(812 << 20)), Source: "processes"},
 			Limits: []memlimit.Ceiling{
-				{File: "memory.max", Want: size("2G"), Why: "the controller is not available here"},
-				{File: "pids.max", Want: memlimit.Bytes(500), Why: "the controller is not available here"},
+				{File: "memory.max", Want: size("2G"), Why: "memory controller not delegated"},
+				{File: "pids.max", Want: memlimit.Bytes(500), Why: "pids controller not delegated"},
 			},
 			Ports: []session.Port{{Proto: "tcp", Address: "0.0.0.0", Port: 8080, PID: 5001}},
 		}, Left: []session.Process{

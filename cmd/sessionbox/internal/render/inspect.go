@@ -12,6 +12,7 @@ import (
 
 	"github.com/sessionbox/sessionbox/pkg/memlimit"
 	"github.com/sessionbox/sessionbox/pkg/session"
+	"github.com/sessionbox/sessionbox/pkg/store"
 )
 
 // Inspect writes all that is known of a session.
@@ -43,7 +44,13 @@ func Inspect(w io.Writer, i *session.Info, st Style) error {
 	if d := i.Idle; d != nil {
 		field("idle", "%s of %s, then %s", idleText(d), Took(d.TimeoutSeconds), d.Action)
 	}
+	if d := i.MemoryWatch; d != nil {
+		field("watched", "%s", Clean(watchText(d)))
+	}
 	field("box", "%s", boxText(i))
+	for _, why := range i.Box.MayEscape {
+		field("escapes", "%s", why)
+	}
 	if i.Box.Path != "" {
 		field("path", "%s", Clean(i.Box.Path))
 	}
@@ -58,16 +65,26 @@ func Inspect(w io.Writer, i *session.Info, st Style) error {
 	if c := i.Usage.CPUSeconds; c != nil {
 		field("cpu", "%s", Took(*c))
 	}
-	if n := i.Usage.OOMKills; n != nil && *n > 0 {
+	if n := i.Usage.OOMKills; i.OOM != nil {
+		field("oom", "%s", st.paint(red, Clean(i.OOM.String())))
+	} else if n != nil && *n > 0 {
 		field("oom", "%s", st.paint(red, count(int(*n), "process", "processes")+" killed for want of memory"))
 	}
 	for _, c := range i.Limits {
 		field("ceiling", "%s", Ceiling(c, st))
 	}
+	if o := i.OOMPolicy; o != nil && o.InForce {
+		field("on oom", "%s", "the kernel kills "+map[string]string{"task": "the whole task", "process": "the process that holds most"}[o.Policy])
+	} else if o != nil {
+		field("on oom", "%s", st.paint(yellow, OOMNotInForce(o)))
+	}
 	for _, p := range i.Ports {
 		field("port", "%s %s by %d", p.Proto, portAddress(p), p.PID)
 	}
 	field("processes", "%d, of them %s", i.Processes, st.paint(leftPaint(i.Leftovers), fmt.Sprintf("%d left over", i.Leftovers)))
+	for _, p := range i.Suspects {
+		field("suspect", "%d %s: it may be of this session, and is left alone", p.PID, Clean(p.Comm))
+	}
 	for _, p := range i.Problems {
 		field("problem", "%s", st.paint(red, Clean(p)))
 	}
@@ -79,6 +96,27 @@ func Inspect(w io.Writer, i *session.Info, st Style) error {
 	}
 	fmt.Fprintln(w)
 	return Tasks(w, i.Tasks, st)
+}
+
+// watchText says what is done when memory runs out.
+func watchText(d *session.MemoryWatchInfo) string {
+	if d.Protected {
+		return "memory: nothing is done to it"
+	}
+	text := "memory: " + strings.ReplaceAll(d.Steps, ",", ", ")
+	if !d.Warn {
+		text += " (of this session: no warnings)"
+	}
+	if d.OnWarn != "" {
+		text += "; runs " + d.OnWarn
+	}
+	if d.Notify != "" {
+		text += "; tells the " + d.Notify
+	}
+	if d.FrozenSeconds != nil {
+		text += "; frozen for want of memory for " + Took(*d.FrozenSeconds)
+	}
+	return text
 }
 
 func idleText(d *session.IdleInfo) string {
@@ -104,6 +142,8 @@ func portAddress(p session.Port) string {
 
 func stateText(i *session.Info, st Style) string {
 	switch {
+	case i.Box.Hibernated:
+		return i.State + ", " + st.paint(cyan, "hibernated")
 	case i.Box.Frozen:
 		return i.State + ", " + st.paint(cyan, "frozen")
 	case len(i.Problems) > 0:
@@ -120,7 +160,11 @@ func boxText(i *session.Info) string {
 	if i.Box.Gone {
 		return s + ", gone"
 	}
-	if i.Box.Containment != "" {
+	switch i.Box.Containment {
+	case "":
+	case "best effort":
+		s += ", " + i.Box.Containment
+	default:
 		s += ", kept by the " + i.Box.Containment
 	}
 	return s
@@ -180,6 +224,8 @@ func Tasks(w io.Writer, tasks []session.TaskInfo, st Style) error {
 		k := &tasks[i]
 		state := cell{text: TaskState(k)}
 		switch {
+		case k.State == string(store.TaskOOMKilled):
+			state.paint = red
 		case k.Leftovers > 0:
 			state.paint = yellow
 		case live(k.State):

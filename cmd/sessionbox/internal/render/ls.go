@@ -88,7 +88,7 @@ func markOf(i *session.Info) string {
 	switch {
 	case closed(i):
 		return ""
-	case len(i.Problems) > 0 || i.State == session.StateBroken:
+	case len(i.Problems) > 0 || i.State == session.StateBroken || i.OOM != nil:
 		return "!"
 	case i.Box.Frozen, i.State != string(store.StateOpen), slices.ContainsFunc(i.Limits, func(c memlimit.Ceiling) bool { return !c.InForce }):
 		return "*"
@@ -104,6 +104,8 @@ func boxCell(i *session.Info) cell {
 		return cell{text: "broken", paint: red}
 	case i.Box.Gone:
 		return cell{text: "gone", paint: red}
+	case i.Box.Hibernated:
+		return cell{text: "hibernated", paint: cyan}
 	case i.Box.Frozen:
 		return cell{text: "frozen", paint: cyan}
 	case i.State != string(store.StateOpen):

@@ -40,9 +40,14 @@ func (n *notes) of(i *session.Info, parentFrozen bool) {
 	for _, p := range i.Problems {
 		n.add("!", red, i, Clean(p))
 	}
+	if i.OOM != nil {
+		n.add("!", red, i, "out of memory: "+Clean(i.OOM.String()))
+	}
 	switch {
 	case i.Box.Frozen && parentFrozen:
 		n.add("*", cyan, i, "frozen with the session around it")
+	case i.Box.Hibernated:
+		n.add("*", cyan, i, "hibernated; the next exec wakes it, and so does `sessionbox thaw`")
 	case i.Box.Frozen:
 		n.add("*", cyan, i, "frozen; `sessionbox thaw` lets it run on")
 	}
@@ -54,9 +59,17 @@ func (n *notes) of(i *session.Info, parentFrozen bool) {
 			n.add("*", yellow, i, "is being opened")
 		}
 	}
+	if o := i.OOMPolicy; o != nil && !o.InForce {
+		n.add("*", yellow, i, OOMNotInForce(o))
+	}
 	for _, why := range reasons(i.Limits) {
 		n.add("*", yellow, i, NotInForce(why...))
 	}
+}
+
+// OOMNotInForce says that the kernel cannot be told what to kill.
+func OOMNotInForce(o *session.OOMInfo) string {
+	return fmt.Sprintf("--oom %s is not in force: %s", o.Policy, o.Why)
 }
 
 // reasons groups the ceilings that are not in force by why.

@@ -144,6 +144,11 @@ func receipt(w io.Writer, r *session.Receipt, st Style, indent string) error {
 	if err := survived(w, r, st, inner); err != nil {
 		return err
 	}
+	if r.OOM != nil {
+		if _, err := fmt.Fprintln(w, inner+st.paint(red, "out of memory: "+Clean(r.OOM.String()))); err != nil {
+			return err
+		}
+	}
 	for _, n := range r.Notes {
 		if _, err := fmt.Fprintln(w, inner+st.paint(yellow, "note: "+Clean(n))); err != nil {
 			return err
@@ -356,6 +361,9 @@ func remarks(r *session.Receipt) string {
 	}
 	if n := len(r.Nested); n > 0 {
 		all = append(all, fmt.Sprintf("%d nested", n))
+	}
+	if r.OOM != nil {
+		all = append(all, fmt.Sprintf("%d out of memory", r.OOM.Processes))
 	}
 	if r.Resumed {
 		all = append(all, "resumed")

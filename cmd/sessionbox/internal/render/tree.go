@@ -10,6 +10,7 @@ import (
 
 	"github.com/sessionbox/sessionbox/pkg/memlimit"
 	"github.com/sessionbox/sessionbox/pkg/session"
+	"github.com/sessionbox/sessionbox/pkg/store"
 )
 
 // Branch is a session in a tree, with all that is alive in it.
@@ -163,6 +164,7 @@ func (t *tree) processNode(p *session.Process, procs []session.Process) node {
 func TaskState(t *session.TaskInfo) string {
 	s := strings.ReplaceAll(t.State, "_", " ")
 	switch {
+	case t.State == string(store.TaskOOMKilled): // whatever its status was
 	case t.Exit != nil && *t.Exit != 0:
 		s = fmt.Sprintf("exited %d", *t.Exit)
 		if t.State == "timed_out" {

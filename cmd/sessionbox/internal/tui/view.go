@@ -141,7 +141,11 @@ func (m *model) line(r *row, selected bool, columns []column) string {
 	}
 	head := mark + strings.Repeat("  ", r.depth) + fold
 	name := r.name
-	if r.isSession() && r.session.Box.Frozen {
+	switch {
+	case !r.isSession():
+	case r.session.Box.Hibernated:
+		name += " (hibernated)"
+	case r.session.Box.Frozen:
 		name += " (frozen)"
 	}
 	tree := fit(head+name+"  "+r.command, w)

@@ -1,0 +1,27 @@
+package integration_test
+
+import (
+	"strings"
+	"testing"
+)
+
+// notOnLineage are the tests that cannot hold of the lineage box, each with the reason. All
+// others have to pass on it: make test-lineage.
+var notOnLineage = map[string]string{
+	"TestForgedPath":      "a session has no directory in a cgroup tree whose path a record could forge",
+	"TestImpossiblePids":  "with no process there is no kernel object that stands for a session whose record is unusable",
+	"TestRecordLostTwice": "with no process there is no kernel object that stands for a session whose record is lost",
+	"TestBadRecordCrash":  "with no process there is no kernel object that stands for a session whose record is unusable",
+	"TestLogLastWords":    "it looks for who keeps the log among the members of a cgroup",
+	"TestLogPumpKilled":   "it looks for who keeps the log among the members of a cgroup",
+	"TestAdoptLeftFrozen": "nothing is frozen while it is adopted",
+}
+
+// applies skips a test that is about what only the other boxes have.
+func applies(t *testing.T) {
+	t.Helper()
+	name, _, _ := strings.Cut(t.Name(), "/")
+	if why, ok := notOnLineage[name]; ok && backend() == "lineage" {
+		t.Skip(why)
+	}
+}

@@ -1,0 +1,147 @@
+package guard
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/sessionbox/sessionbox/pkg/memlimit"
+	"github.com/sessionbox/sessionbox/pkg/session"
+	"github.com/sessionbox/sessionbox/pkg/store"
+)
+
+// Keeper does to sessions what a guard decides for want of memory: a
+// [session.Manager].
+type Keeper interface {
+	MemoryFreeze(ctx context.Context, d session.MemoryDeed) error
+	MemoryThaw(ctx context.Context, d session.MemoryDeed) error
+	MemoryHibernate(ctx context.Context, d session.MemoryDeed) (session.HibernateReport, error)
+	MemoryBrake(ctx context.Context, d session.MemoryDeed, high uint64) error
+	MemoryLift(ctx context.Context, d session.MemoryDeed) error
+	MemoryClose(ctx context.Context, d session.MemoryDeed, grace time.Duration) (session.Receipt, error)
+}
+
+var _ Keeper = (*session.Manager)(nil)
+
+// deeds does what the ladder says, beside the watcher: a write to memory.high blocks
+// while the kernel reclaims, a close takes its grace. Of one session one thing is done
+// at a time.
+type deeds struct {
+	ctx    context.Context
+	keeper Keeper
+	log    *slog.Logger
+	// hold has new sessions wait, "" lets them; write writes to the history; count is
+	// for the metrics; after is told when something was done to a session.
+	hold  func(why string)
+	write func(e store.Event, detail any)
+	count func(memlimit.Deed)
+	after func(id string)
+	all   sync.WaitGroup
+
+	mu   sync.Mutex
+	busy map[string]bool
+}
+
+// deedTime bounds what is done to a session, but for the grace of a close. One that is
+// cut short by the end of the guard is taken up by the next.
+const deedTime = 10 * time.Second
+
+// hibernateTime bounds a hibernation: what is written to swap takes its time. One that is
+// broken off has left a session that is frozen, and wakes likewise.
+const hibernateTime = 2 * time.Minute
+
+// done is the detail of an event of what was done, or not.
+type done struct {
+	memlimit.Action
+	Processes *int `json:"processes,omitempty"` // ended by a close
+	// Reclaimed is what a hibernation has freed.
+	Reclaimed *uint64 `json:"reclaimed_bytes,omitempty"`
+	Error     string  `json:"error,omitempty"`
+}
+
+// do never waits. The inode is of the session's box.
+func (d *deeds) do(a memlimit.Action, inode uint64) {
+	if a.Session == "" || a.Do == memlimit.Helpless {
+		d.all.Go(func() { d.shared(a) })
+		return
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.busy[a.Session] || d.ctx.Err() != nil {
+		return
+	}
+	d.busy[a.Session] = true
+	d.all.Go(func() {
+		d.one(a, inode)
+		d.mu.Lock()
+		delete(d.busy, a.Session)
+		d.mu.Unlock()
+		d.after(a.Session)
+	})
+}
+
+// shared does what is of no session, or to none.
+func (d *deeds) shared(a memlimit.Action) {
+	switch a.Do {
+	case memlimit.Hold:
+		d.hold(a.Reason)
+	case memlimit.Release:
+		d.hold("")
+	}
+	d.tell(a, done{Action: a}, nil)
+}
+
+func (d *deeds) one(a memlimit.Action, inode uint64) {
+	limit := deedTime + a.Grace
+	if a.Do == memlimit.Hibernate {
+		limit = hibernateTime
+	}
+	ctx, cancel := context.WithTimeout(d.ctx, limit)
+	defer cancel()
+	deed := session.MemoryDeed{ID: a.Session, Inode: inode, Reason: "memory: " + a.Reason}
+	what := done{Action: a}
+	var err error
+	switch a.Do {
+	case memlimit.Freeze:
+		err = d.keeper.MemoryFreeze(ctx, deed)
+	case memlimit.Thaw:
+		err = d.keeper.MemoryThaw(ctx, deed)
+	case memlimit.Hibernate:
+		var r session.HibernateReport
+		if r, err = d.keeper.MemoryHibernate(ctx, deed); err == nil {
+			what.Reclaimed = &r.ReclaimedBytes
+		}
+	case memlimit.Brake:
+		err = d.keeper.MemoryBrake(ctx, deed, a.High)
+	case memlimit.Lift:
+		err = d.keeper.MemoryLift(ctx, deed)
+	case memlimit.Close:
+		var r session.Receipt
+		if r, err = d.keeper.MemoryClose(ctx, deed, a.Grace); err == nil {
+			n := r.Swept()
+			what.Processes = &n
+		}
+	default:
+		err = errors.ErrUnsupported
+	}
+	d.tell(a, what, err)
+}
+
+func (d *deeds) tell(a memlimit.Action, what done, err error) {
+	text := string(a.Do) + ": " + a.Reason
+	if err != nil {
+		what.Error = err.Error()
+		text = "not done: " + text + ": " + what.Error
+	}
+	d.log.Warn("memory: "+text, "session", a.Session)
+	if err == nil {
+		d.count(a.Do)
+	}
+	e := store.Event{Event: session.EventMemoryAction, ID: a.Session, Msg: text}
+	if a.Name != a.Session {
+		e.Name = a.Name
+	}
+	d.write(e, &what)
+}

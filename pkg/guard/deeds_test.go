@@ -1,0 +1,252 @@
+package guard
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sessionbox/sessionbox/pkg/memlimit"
+	"github.com/sessionbox/sessionbox/pkg/session"
+	"github.com/sessionbox/sessionbox/pkg/store"
+)
+
+// keeper does nothing, and says what it was asked for.
+type keeper struct {
+	mu    sync.Mutex
+	calls []string
+	err   error
+	wait  chan struct{} // nil: it is done at once
+}
+
+func (k *keeper) call(do string, d session.MemoryDeed) error {
+	k.mu.Lock()
+	k.calls = append(k.calls, fmt.Sprintf("%s %s %d", do, d.ID, d.Inode))
+	k.mu.Unlock()
+	if k.wait != nil {
+		<-k.wait
+	}
+	return k.err
+}
+
+func (k *keeper) MemoryFreeze(_ context.Context, d session.MemoryDeed) error {
+	return k.call("freeze", d)
+}
+func (k *keeper) MemoryThaw(_ context.Context, d session.MemoryDeed) error {
+	return k.call("thaw", d)
+}
+func (k *keeper) MemoryHibernate(_ context.Context, d session.MemoryDeed) (session.HibernateReport, error) {
+	return session.HibernateReport{ReclaimedBytes: 9}, k.call("hibernate", d)
+}
+func (k *keeper) MemoryBrake(_ context.Context, d session.MemoryDeed, high uint64) error {
+	return k.call(fmt.Sprintf("brake %d", high), d)
+}
+func (k *keeper) MemoryLift(_ context.Context, d session.MemoryDeed) error { return k.call("lift", d) }
+func (k *keeper) MemoryClose(_ context.Context, d session.MemoryDeed, grace time.Duration) (session.Receipt, error) {
+	return session.Receipt{Processes: make([]session.Fated, 2)}, k.call("close "+grace.String(), d)
+}
+
+// recorder is deeds with everything around them made up.
+type recorder struct {
+	*deeds
+	mu     sync.Mutex
+	events []store.Event
+	holds  []string
+	after  []string
+}
+
+func newRecorder(t *testing.T, k *keeper) *recorder {
+	_, log := newLogged()
+	r := &recorder{}
+	r.deeds = &deeds{ctx: t.Context(), keeper: k, log: log, busy: map[string]bool{}, count: func(memlimit.Deed) {},
+		hold: func(why string) { r.note(func() { r.holds = append(r.holds, why) }) },
+		write: func(e store.Event, detail any) {
+			e.Detail, _ = json.Marshal(detail)
+			r.note(func() { r.events = append(r.events, e) })
+		},
+		after: func(id string) { r.note(func() { r.after = append(r.after, id) }) }}
+	return r
+}
+
+func (r *recorder) note(f func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	f()
+}
+
+// Each deed is done by the keeper, to the box that it was decided about, and recorded
+// with its reason; what fails is recorded as not done.
+func TestDeeds(t *testing.T) {
+	k := &keeper{}
+	r := newRecorder(t, k)
+	act := func(do memlimit.Deed, more memlimit.Action) {
+		more.Do, more.Session, more.Name, more.Reason = do, "a", "work", "it is full"
+		r.do(more, 77)
+		r.all.Wait()
+	}
+	act(memlimit.Freeze, memlimit.Action{})
+	act(memlimit.Thaw, memlimit.Action{})
+	act(memlimit.Hibernate, memlimit.Action{})
+	act(memlimit.Brake, memlimit.Action{High: 5})
+	act(memlimit.Lift, memlimit.Action{})
+	act(memlimit.Close, memlimit.Action{Grace: 2 * time.Second})
+	r.do(memlimit.Action{Do: memlimit.Hold, Reason: "this host is critical"}, 0)
+	r.all.Wait()
+	r.do(memlimit.Action{Do: memlimit.Release, Reason: "there is memory again"}, 0)
+	r.all.Wait()
+	if want := []string{"freeze a 77", "thaw a 77", "hibernate a 77", "brake 5 a 77", "lift a 77", "close 2s a 77"}; !slices.Equal(k.calls, want) {
+		t.Errorf("done: %v, want %v", k.calls, want)
+	}
+	if want := []string{"this host is critical", ""}; !slices.Equal(r.holds, want) {
+		t.Errorf("held: %q, want %q", r.holds, want)
+	}
+	if len(r.events) != 8 || r.events[0].Event != session.EventMemoryAction || r.events[0].ID != "a" || r.events[0].Name != "work" || r.events[0].Msg != "freeze: it is full" {
+		t.Errorf("events: %+v", r.events)
+	}
+	if d := string(r.events[5].Detail); !strings.Contains(d, `"do":"close"`) || !strings.Contains(d, `"processes":2`) {
+		t.Errorf("the detail of a close is %s", d)
+	}
+	if d := string(r.events[2].Detail); !strings.Contains(d, `"reclaimed_bytes":9`) {
+		t.Errorf("the detail of a hibernation is %s", d)
+	}
+	k.err = errors.New("no")
+	act(memlimit.Freeze, memlimit.Action{})
+	if e := r.events[len(r.events)-1]; !strings.HasPrefix(e.Msg, "not done: ") || !strings.Contains(string(e.Detail), `"error":"no"`) {
+		t.Errorf("one that failed is %+v", e)
+	}
+}
+
+// Who decides is not held up, and what hangs is not done again and again.
+func TestDeedsThatHang(t *testing.T) {
+	k := &keeper{wait: make(chan struct{})}
+	r := newRecorder(t, k)
+	for range 10 {
+		r.do(memlimit.Action{Do: memlimit.Freeze, Session: "a"}, 1)
+	}
+	r.do(memlimit.Action{Do: memlimit.Freeze, Session: "b"}, 2)
+	close(k.wait)
+	r.all.Wait()
+	slices.Sort(k.calls)
+	if want := []string{"freeze a 1", "freeze b 2"}; !slices.Equal(k.calls, want) {
+		t.Errorf("done: %v, want %v", k.calls, want)
+	}
+}
+
+// deedsOf are what was decided, without repetitions.
+func (g *ground) deedsOf() (all []string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, a := range g.deeds {
+		if d := strings.TrimSpace(string(a.Do) + " " + a.Session); !slices.Contains(all, d) {
+			all = append(all, d)
+		}
+	}
+	return all
+}
+
+// A session that may be frozen is, when it is about to be full, and not one that is
+// protected, or may only be warned of.
+func TestMemoryFreezes(t *testing.T) {
+	for name, c := range map[string]struct {
+		w    session.MemoryWatch
+		want []string
+	}{
+		"freeze":    {session.MemoryWatch{Steps: memlimit.MayFreeze}, []string{"freeze a"}},
+		"close":     {session.MemoryWatch{Steps: memlimit.MayClose}, []string{"close a"}},
+		"protected": {session.MemoryWatch{Steps: memlimit.MayFreeze | memlimit.MayClose, Protected: true}, []string{"helpless a"}},
+		"warn":      {session.MemoryWatch{}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				g := newGround(t)
+				g.start()
+				defer g.stop()
+				w := c.w
+				w.Policy, w.Warn, w.Ceiling = true, true, 400*mib
+				g.open("a", &madeUp{hard: g.rising(20, 20), max: 400 * mib}, w)
+				g.open("b", &madeUp{hard: constant(10), max: 400 * mib}, session.MemoryWatch{Steps: memlimit.MayFreeze | memlimit.MayClose, Ceiling: 400 * mib, Policy: true})
+				time.Sleep(19 * time.Second)
+				synctest.Wait()
+				if got := g.deedsOf(); !slices.Equal(got, c.want) {
+					t.Errorf("done: %v, want %v", got, c.want)
+				}
+			})
+		})
+	}
+}
+
+// What was frozen for want of memory is thawed when there is some again, also by a
+// guard that did not freeze it; what was frozen by somebody else is not.
+func TestMemoryThaws(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGround(t)
+		g.start()
+		defer g.stop()
+		ours := session.MemoryWatch{Policy: true, Warn: true, Ceiling: 400 * mib, Steps: memlimit.MayFreeze, Frozen: g.clock() - time.Minute}
+		theirs := ours
+		theirs.Frozen = 0
+		g.open("ours", &madeUp{hard: constant(100), max: 400 * mib, frozen: true}, ours)
+		g.open("theirs", &madeUp{hard: constant(100), max: 400 * mib, frozen: true}, theirs)
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		if got := g.deedsOf(); !slices.Equal(got, []string{"thaw ours"}) {
+			t.Errorf("done: %v", got)
+		}
+	})
+}
+
+// New sessions are held while the host is critical, and let go when it is not.
+func TestMemoryHolds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGround(t)
+		g.m.rules.Hold = true
+		size := constant(3750)
+		g.host.hard = func(d time.Duration) uint64 { return size(d) }
+		g.start()
+		defer g.stop()
+		g.open("a", &madeUp{hard: constant(10), max: 400 * mib}, ceilinged(400*mib))
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		if got := g.deedsOf(); !slices.Equal(got, []string{"hold"}) {
+			t.Fatalf("done: %v", got)
+		}
+		g.mu.Lock()
+		size = constant(1000)
+		g.mu.Unlock()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if got := g.deedsOf(); !slices.Equal(got, []string{"hold", "release"}) {
+			t.Errorf("done: %v", got)
+		}
+	})
+}
+
+// An idle session is hibernated when what others share is short and there is room in
+// swap; one that is used, or hibernated, is not.
+func TestMemoryHibernates(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGround(t)
+		g.host.hard = constant(3700)
+		g.swapFree = 2000 * mib
+		g.start()
+		defer g.stop()
+		idle := session.MemoryWatch{Policy: true, Warn: true, Steps: memlimit.MayHibernate, Active: g.clock() - 20*time.Minute}
+		used, asleep := idle, idle
+		used.InUse = true
+		asleep.Hibernated = true
+		g.open("idle", &madeUp{hard: constant(100), max: memlimit.Infinity}, idle)
+		g.open("used", &madeUp{hard: constant(100), max: memlimit.Infinity}, used)
+		g.open("asleep", &madeUp{hard: constant(100), max: memlimit.Infinity, frozen: true}, asleep)
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		if got := g.deedsOf(); !slices.Equal(got, []string{"hibernate idle"}) {
+			t.Errorf("done: %v", got)
+		}
+	})
+}

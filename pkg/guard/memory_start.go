@@ -1,0 +1,62 @@
+package guard
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/sessionbox/sessionbox/pkg/internal/proc"
+)
+
+// watchMemory starts to watch memory beside the loop, and gives the way to end that.
+// Where it cannot be watched the rest is all the same.
+func (g *guard) watchMemory() (stop func()) {
+	src, err := newSource(g.holding)
+	if err != nil {
+		if !errors.Is(err, proc.ErrUnsupported) {
+			g.log.Warn("go on without watching memory", "err", err)
+		}
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	t := newTeller(g.store, g.log, g.metrics)
+	g.memory = newMemory(src, g.clock, g.log)
+	d := &deeds{ctx: ctx, keeper: g.keeper, log: g.log, hold: g.hold, write: t.write, count: g.metrics.did, after: g.memory.again, busy: map[string]bool{}}
+	g.memory.rules, g.memory.told, g.memory.act = g.rules, t.tell, d.do
+	g.metrics.watches(g.memory)
+	var all sync.WaitGroup
+	watch, unwatch := context.WithCancel(ctx)
+	all.Go(func() {
+		g.memory.run(watch)
+		for _, a := range g.memory.braked() { // no place to rest in
+			d.do(a, g.memory.sessions[a.Session].watch.Inode)
+		}
+		late := time.AfterFunc(windUp, cancel) // what is cut short is taken up by the next guard
+		d.all.Wait()
+		late.Stop()
+		cancel()
+	})
+	all.Go(func() { t.serve(ctx) })
+	return func() {
+		g.metrics.watches(nil)
+		unwatch()
+		all.Wait()
+		g.memory = nil
+	}
+}
+
+// hold says in the lock's file that new sessions are to wait, and why; "" lets them.
+func (g *guard) hold(why string) {
+	g.noting.Lock()
+	defer g.noting.Unlock()
+	g.note.Hold = why
+	g.sayWho()
+}
+
+// sayWho says in the lock's file who holds it. g.noting is held.
+func (g *guard) sayWho() {
+	if err := g.lock.Note(g.note); err != nil {
+		g.log.Warn("say in the lock's file who holds it", "err", err)
+	}
+}

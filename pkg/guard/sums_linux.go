@@ -1,0 +1,117 @@
+package guard
+
+import (
+	"errors"
+	"time"
+
+	"github.com/sessionbox/sessionbox/pkg/cgroup"
+	"github.com/sessionbox/sessionbox/pkg/internal/proc"
+	"github.com/sessionbox/sessionbox/pkg/memlimit"
+	"github.com/sessionbox/sessionbox/pkg/session"
+)
+
+// exactly remembers what processes share, which is too dear to be asked each time.
+type exactly struct {
+	// shared is what the processes that were last asked do not hold alone.
+	shared map[proc.ID]uint64
+	asked  time.Duration
+}
+
+// exactRest is between two times that processes are asked what they share: it stops
+// them for a moment.
+const exactRest = 30 * time.Second
+
+// exact takes off what the biggest processes share with others. In between it is taken
+// for the same: else the sum would jump each time.
+func (e *exactly) exact(all []memlimit.Process, now time.Duration) {
+	if len(all) < 2 {
+		return // nobody to share with
+	}
+	if e.asked == 0 || now-e.asked >= exactRest {
+		e.asked = now
+		e.shared = map[proc.ID]uint64{}
+		before := map[proc.ID]uint64{}
+		for i := range all {
+			before[idOf(&all[i])] = all[i].Hard()
+		}
+		cgroup.Exact(all)
+		for i := range all {
+			if p := &all[i]; p.Exact {
+				e.shared[idOf(p)] = before[idOf(p)] - min(before[idOf(p)], p.Hard())
+			}
+		}
+		return
+	}
+	for i := range all {
+		p := &all[i]
+		off := e.shared[idOf(p)]
+		shmem := min(p.Shmem, off)
+		p.Shmem -= shmem
+		p.Anon -= min(p.Anon, off-shmem)
+	}
+}
+
+func idOf(p *memlimit.Process) proc.ID { return proc.ID{PID: p.PID, Start: p.Start} }
+
+// lineageMeter measures a session that no cgroup holds: nothing wakes who waits for it, and
+// each look reads the process table.
+type lineageMeter struct {
+	id  string
+	ask func(id string) (session.Holding, error)
+	exactly
+	last   []memlimit.Process // of the last look
+	summed time.Duration
+	ticks  uint64 // of the processor that they had used by then
+}
+
+var _ meter = (*lineageMeter)(nil)
+
+func (m *lineageMeter) Sample(out *memlimit.Sample) error {
+	at := proc.Clock()
+	h, err := m.ask(m.id)
+	if errors.Is(err, session.ErrNotFound) {
+		return errGone
+	}
+	if err != nil {
+		return err
+	}
+	m.last, m.summed = h.Processes, at
+	m.ticks, _ = m.used()
+	m.exact(m.last, at)
+	*out = memlimit.Sample{At: at, Max: memlimit.Infinity, SwapMax: memlimit.Infinity, Frozen: h.Frozen}
+	memlimit.FillProcesses(out, m.last)
+	out.Done = proc.Clock()
+	return nil
+}
+
+// used adds up the processor time of those that were seen; not ok when one of them is gone.
+func (m *lineageMeter) used() (ticks uint64, ok bool) {
+	for i := range m.last {
+		st, err := proc.ReadStat(m.last[i].PID)
+		if err != nil || st.Start != m.last[i].Start {
+			return 0, false
+		}
+		ticks += st.UserTicks + st.SystemTicks
+	}
+	return ticks, true
+}
+
+// lineageRest is how long a look serves while those that it showed do nothing: what they
+// started in less than a tick of the processor is seen after it at the latest.
+const lineageRest = 10 * time.Second
+
+func (m *lineageMeter) Still(out *memlimit.Sample) bool {
+	now := proc.Clock()
+	if m.summed == 0 || now-m.summed >= lineageRest {
+		return false
+	}
+	if ticks, ok := m.used(); !ok || ticks != m.ticks {
+		return false
+	}
+	out.At, out.Done = now, now
+	return true
+}
+
+func (m *lineageMeter) Processes() []memlimit.Process { return m.last }
+
+func (m *lineageMeter) Close() error { return nil }

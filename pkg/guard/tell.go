@@ -1,0 +1,129 @@
+package guard
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"sync"
+
+	"github.com/sessionbox/sessionbox/pkg/memlimit"
+	"github.com/sessionbox/sessionbox/pkg/session"
+	"github.com/sessionbox/sessionbox/pkg/store"
+)
+
+// told is a warning on its way to those who want to know.
+type told struct {
+	warning memlimit.Warning
+	quiet   bool // for the record only
+	who     []concern
+}
+
+// concern is a session that a warning is about.
+type concern struct {
+	place memlimit.Place
+	watch session.MemoryWatch
+}
+
+// teller tells of memory: it writes the history, which may wait for a disk or a lock,
+// so that the watcher need not.
+type teller struct {
+	store   *store.Store
+	log     *slog.Logger
+	metrics *metrics
+	queue   chan *told
+	run     *commands
+	desktop desktop
+	// lost counts what did not fit into the queue since something did.
+	mu   sync.Mutex
+	lost int
+}
+
+// tellRoom is how many warnings may wait; a Crier lets through fewer in a minute.
+const tellRoom = 128
+
+func newTeller(st *store.Store, log *slog.Logger, m *metrics) *teller {
+	return &teller{store: st, log: log, metrics: m, queue: make(chan *told, tellRoom), run: newCommands(log)}
+}
+
+// tell never waits.
+func (t *teller) tell(w *told) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	w.warning.LeftOut += t.lost
+	select {
+	case t.queue <- w:
+		t.lost = 0
+	default:
+		t.lost++
+	}
+}
+
+// serve tells until ctx is done; what was handed to it before is told all the same,
+// but for commands.
+func (t *teller) serve(ctx context.Context) {
+	defer t.run.wait()
+	for {
+		select {
+		case w := <-t.queue:
+			t.one(ctx, w)
+		case <-ctx.Done():
+			for len(t.queue) > 0 {
+				t.one(ctx, <-t.queue)
+			}
+			return
+		}
+	}
+}
+
+func (t *teller) one(ctx context.Context, w *told) {
+	text := w.warning.String()
+	level := slog.LevelWarn
+	if w.quiet || w.warning.Change == memlimit.Cleared {
+		level = slog.LevelInfo
+	}
+	t.log.Log(context.Background(), level, "memory: "+text)
+	t.metrics.warned(&w.warning)
+	e := store.Event{Event: session.EventMemoryWarning, ID: w.warning.Who.Session, Msg: text}
+	if e.ID != "" && w.warning.Who.Name != e.ID {
+		e.Name = w.warning.Who.Name
+	}
+	t.write(e, &w.warning)
+	if !w.quiet && ctx.Err() == nil {
+		t.call(ctx, w)
+	}
+}
+
+// call runs the commands of the sessions that a warning is about, and tells the
+// desktop once.
+func (t *teller) call(ctx context.Context, w *told) {
+	onDesktop := false
+	for i := range w.who {
+		c := &w.who[i]
+		onDesktop = onDesktop || c.watch.Notify == "desktop"
+		if c.watch.OnWarn == "" {
+			continue
+		}
+		of := w.warning // as it concerns this session
+		of.Who = c.place
+		t.run.run(ctx, c.place.Session, c.watch.OnWarn, c.watch.Cwd, of.Env())
+	}
+	if onDesktop {
+		if err := t.desktop.notify(ctx, &w.warning); err != nil {
+			t.log.Debug("tell the desktop of memory", "err", err)
+		}
+	}
+}
+
+// write writes an event; it is a log, and stops nothing.
+func (t *teller) write(e store.Event, detail any) {
+	b, err := json.Marshal(detail)
+	if err == nil {
+		e.Detail = b
+		if exists(t.store.Dirs().State) { // which writing would make anew
+			err = t.store.Append(context.Background(), e)
+		}
+	}
+	if err != nil {
+		t.log.Debug("write to the history", "event", e.Event, "err", err)
+	}
+}

@@ -1,0 +1,145 @@
+package keeper
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/sessionbox/sessionbox/pkg/darwinjob"
+	"github.com/sessionbox/sessionbox/pkg/store"
+)
+
+// What was not started below a keeper (it ran already when it came into the session) has a
+// watcher: it records who comes, as a keeper does, but collects nobody. It may be asked for
+// by one of those that it watches, so it is started by way of a process that ends at once.
+const (
+	roleWatch   = "watch"
+	roleWatcher = "watcher"
+)
+
+// Watch starts a watcher for a leaf whose ledger is written already.
+func Watch(helper string, env []string, o Order) error {
+	order, w, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer w.Close()
+	readyR, readyW, err := os.Pipe()
+	if err != nil {
+		order.Close()
+		return err
+	}
+	defer readyR.Close()
+	cmd := &exec.Cmd{Path: helper, Args: []string{"sessionbox", Arg, roleWatch, strings.Join(o.Sessions, "-"), o.Leaf, "3"}, Env: env, Dir: "/",
+		ExtraFiles: []*os.File{order, readyW}, SysProcAttr: &syscall.SysProcAttr{Setsid: true}}
+	err = cmd.Start()
+	order.Close()
+	readyW.Close()
+	if err != nil {
+		return fmt.Errorf("start the watcher: %w", err)
+	}
+	w.SetWriteDeadline(time.Now().Add(startTime))
+	err = json.NewEncoder(w).Encode(&o)
+	w.Close()
+	if werr := cmd.Wait(); err == nil {
+		err = werr
+	}
+	if err == nil {
+		readyR.SetReadDeadline(time.Now().Add(startTime))
+		_, err = readyR.Read(make([]byte, 1)) // it has looked once; its end is an error
+	}
+	if err != nil {
+		return fmt.Errorf("start the watcher: %w", err)
+	}
+	return nil
+}
+
+// detachWatcher is the process between.
+func detachWatcher(args []string) int {
+	self, err := os.Executable()
+	if err != nil {
+		return 1
+	}
+	cmd := &exec.Cmd{Path: self, Args: []string{"sessionbox", Arg, roleWatcher, args[1], args[2], args[3], strconv.Itoa(os.Getpid())}, Dir: "/",
+		ExtraFiles: inherited(4), SysProcAttr: &syscall.SysProcAttr{Setsid: true}}
+	if cmd.Start() != nil {
+		return 1
+	}
+	return 0
+}
+
+// watcher is the watcher's main.
+func watcher(args []string) int {
+	ignoreSignals()
+	between, err := strconv.Atoi(args[4]) // it may have ended by now, and we be another's child
+	if err != nil {
+		return 125
+	}
+	files := inherited(4)
+	ready := files[1]
+	k := &keeping{answer: files[0], ended: make(chan syscall.WaitStatus, 1)}
+	if err := json.NewDecoder(files[0]).Decode(&k.o); err != nil || len(k.o.Sessions) == 0 {
+		return 1
+	}
+	for end := time.Now().Add(time.Second); os.Getppid() == between && time.Now().Before(end); {
+		time.Sleep(time.Millisecond)
+	}
+	release(files, ready)
+	if k.st, err = store.Open(k.o.Dirs); err != nil {
+		return 1
+	}
+	if err := k.load(); err != nil {
+		return 1
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	if _, err := k.job.Look(ctx, false); err != nil {
+		return 1
+	}
+	_, _ = ready.Write([]byte{1})
+	ready.Close()
+	go func() { _ = k.job.Watch(ctx) }()
+	for {
+		look, done := context.WithTimeout(ctx, idleLook)
+		err := k.job.WaitEmpty(look, k.leaf())
+		done()
+		if err == nil {
+			_ = k.st.RemoveLineage(k.id(), k.leaf())
+			return 0
+		}
+		k.follow()
+		if _, err := k.st.Get(k.id()); err != nil {
+			return 0 // closed, or its records are lost: there is nothing to write to
+		}
+	}
+}
+
+// load reads what is known of the leaf, and adds ourselves, so that who closes the session
+// waits for us.
+func (k *keeping) load() error {
+	table, err := darwinjob.System()
+	if err != nil {
+		return err
+	}
+	parts, err := k.st.Lineage(k.id())
+	if err != nil && parts[k.leaf()] == nil {
+		return err
+	}
+	l, err := darwinjob.DecodeLedger(parts[k.leaf()])
+	if err != nil {
+		return err
+	}
+	self, err := table.Lookup(os.Getpid())
+	if err != nil {
+		return err
+	}
+	l.Reapers = append(l.Reapers, darwinjob.Reaper{ID: self.ID, Leaf: k.leaf()})
+	k.job = darwinjob.New(table, l, darwinjob.Options{Changed: k.save})
+	return k.save(l)
+}

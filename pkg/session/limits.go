@@ -1,0 +1,149 @@
+package session
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+
+	"github.com/sessionbox/sessionbox/pkg/memlimit"
+	"github.com/sessionbox/sessionbox/pkg/store"
+)
+
+// SetLimits changes ceilings of the open session; those that l does not set stay
+// as they are, Max lifts one. It says of each ceiling whether it is in force. One for
+// memory that is below 1.3 times what is in use is refused with [ErrTooLow]: it would
+// end, or stall, what runs.
+func (s *Session) SetLimits(ctx context.Context, l memlimit.Limits) ([]memlimit.Ceiling, error) {
+	return s.setLimits(ctx, l, false)
+}
+
+// ForceLimits is SetLimits that takes a ceiling below what is in use, too.
+func (s *Session) ForceLimits(ctx context.Context, l memlimit.Limits) ([]memlimit.Ceiling, error) {
+	return s.setLimits(ctx, l, true)
+}
+
+func (s *Session) setLimits(ctx context.Context, l memlimit.Limits, force bool) ([]memlimit.Ceiling, error) {
+	box, err := s.present()
+	if err == nil {
+		err = s.mayAct()
+	}
+	if err != nil {
+		return nil, err
+	}
+	base, err := memlimit.FromOCI(s.rec.Limits)
+	if err != nil {
+		base = memlimit.Limits{} // a record of another mind; what is asked for counts
+	}
+	r, err := resources(l.Merge(base))
+	if err != nil {
+		return nil, &Error{Kind: ErrUsage, Session: s.Name(), Text: "bad ceiling", Err: err, Hint: sizesHint}
+	}
+	if !force {
+		if err := s.bear(box, l, base); err != nil {
+			return nil, err
+		}
+	}
+	all, err := box.SetLimits(ctx, r)
+	if err != nil {
+		return nil, fmt.Errorf("set the ceilings of %s: %w", s.Name(), err)
+	}
+	remark(&s.rec, box, all)
+	s.ceilings = all
+	s.recordLimits(ctx, box, r)
+	s.m.event(store.Event{Event: "limited", ID: s.rec.ID, Name: s.rec.Name}, map[string]any{"limits": all})
+	return all, nil
+}
+
+// bear says whether the session can live under the ceilings that are about to be
+// lowered, by what it holds now. Without the controller none is in force, and nothing
+// is lost.
+func (s *Session) bear(box Box, l, had memlimit.Limits) error {
+	l, err := l.Resolve(hostTotals())
+	if err != nil {
+		return err
+	}
+	lowered := memlimit.Limits{}
+	if !above(l.MemoryMax, had.MemoryMax) {
+		lowered.MemoryMax = l.MemoryMax
+	}
+	if !above(l.MemoryHigh, had.MemoryHigh) {
+		lowered.MemoryHigh = l.MemoryHigh
+	}
+	u, err := box.Usage("")
+	if err != nil || u.Tier != memlimit.TierCgroup || u.MemoryBytes == nil {
+		return nil
+	}
+	if err := lowered.Bear(*u.MemoryBytes); err != nil {
+		return &Error{Kind: ErrTooLow, Session: s.Name(), Text: "the ceiling is refused", Err: err,
+			Hint: "end what it does not need first; --force sets it all the same"}
+	}
+	return nil
+}
+
+// above says that a ceiling is known to be higher than another, or as high.
+func above(a, b memlimit.Size) bool {
+	n, ok := a.Value()
+	was, had := b.Value()
+	return ok && had && n >= was
+}
+
+// recordLimits notes what was set; that it cannot be noted undoes nothing.
+func (s *Session) recordLimits(ctx context.Context, box Box, r *specs.LinuxResources) {
+	wait, cancel := context.WithTimeout(ctx, lockTime)
+	defer cancel()
+	rec, err := s.m.store.Update(wait, s.rec.ID, func(rec *store.Session) error {
+		rec.Limits = r
+		return nil
+	})
+	switch {
+	case err == nil:
+		s.rec = rec
+		if meta, err := json.Marshal(rec); err == nil {
+			if err := box.SetMeta(string(meta)); err != nil {
+				s.m.log.Debug("mark the box", "err", err)
+			}
+		}
+	case errors.Is(err, store.ErrNotFound): // known from its box alone
+	default:
+		s.m.log.Warn("the ceilings are set, but could not be recorded", "err", err)
+	}
+}
+
+// Limits says of each ceiling of the session whether it is in force.
+func (s *Session) Limits() ([]memlimit.Ceiling, error) {
+	box, err := s.present()
+	if err != nil {
+		return nil, err
+	}
+	want, err := memlimit.FromOCI(s.rec.Limits)
+	if err != nil {
+		return nil, err
+	}
+	all, err := box.Limits(want)
+	remark(&s.rec, box, all)
+	return all, err
+}
+
+// remark says of ceilings what would put them in force, and which of them never act.
+func remark(rec *store.Session, box Box, all []memlimit.Ceiling) {
+	fixes := map[string]string{}
+	for i := range all {
+		c := &all[i]
+		if !c.Missing() {
+			continue
+		}
+		if c.Why == memlimit.WhyNoSwapAccount {
+			c.Fix = "boot with swapaccount=1"
+			continue
+		}
+		name := c.Controller()
+		if _, known := fixes[name]; !known {
+			fixes[name] = controllerFix(rec.Kind == store.KindSystemd, box.Path(), name)
+		}
+		c.Fix = fixes[name]
+	}
+	memlimit.Remark(all, hostTotals())
+}

@@ -1,0 +1,185 @@
+package session
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/sessionbox/sessionbox/pkg/darwinjob"
+	"github.com/sessionbox/sessionbox/pkg/internal/keeper"
+	"github.com/sessionbox/sessionbox/pkg/internal/proc"
+)
+
+// partAway is the part of a lineage's records that names who was given to other sessions.
+const partAway = "away"
+
+// Enter takes the calling process into a leaf, before it execs in place. It has no keeper
+// above it, only a watcher beside it.
+func (b *lineageBox) Enter(_ context.Context, leaf string) error {
+	self, err := b.table.Lookup(os.Getpid())
+	if err != nil {
+		return err
+	}
+	return b.receive(leaf, []darwinjob.Proc{self})
+}
+
+// Move takes in a process that runs already. Whose it was has to let go of it, see giveAway.
+func (b *lineageBox) Move(_ context.Context, leaf string, pid int) error {
+	p, err := b.table.Lookup(pid)
+	if err != nil {
+		return err
+	}
+	return b.receive(leaf, []darwinjob.Proc{p})
+}
+
+// receive takes processes in as the first ones of a leaf, with what they will start, and has
+// them watched. It is written down before it returns.
+func (b *lineageBox) receive(leaf string, procs []darwinjob.Proc) error {
+	parts, _ := b.m.store.Lineage(b.rec.ID)
+	l, err := darwinjob.DecodeLedger(parts[leaf])
+	if err != nil {
+		here, err := darwinjob.Here(context.Background(), b.table)
+		if err != nil {
+			return err
+		}
+		l = darwinjob.NewLedger(b.rec.ID, here)
+		l.Cookie = b.rec.Cookie
+	}
+	for _, p := range procs {
+		l.AddRoot(p, leaf)
+	}
+	data, err := l.Encode()
+	if err == nil {
+		err = b.m.store.PutLineage(b.rec.ID, leaf, data)
+	}
+	if err != nil {
+		return recordError(err)
+	}
+	return b.watch(leaf)
+}
+
+// watch makes sure that somebody of ours watches a leaf.
+func (b *lineageBox) watch(leaf string) error {
+	if b.watched(leaf) {
+		return nil
+	}
+	helper, err := b.m.helper()
+	if err != nil {
+		return err
+	}
+	return keeper.Watch(helper, keeperEnv(&b.rec), keeper.Order{Sessions: b.chain(), Leaf: leaf, Task: taskOfLeaf(leaf), Dirs: b.m.store.Dirs(), UID: b.rec.UID})
+}
+
+// rewatch gives those a watcher whose keeper was killed.
+func (b *lineageBox) rewatch() {
+	p, err := b.glance()
+	if err != nil {
+		return
+	}
+	parts, err := b.m.store.Lineage(b.rec.ID)
+	if err != nil {
+		return
+	}
+	done := map[string]bool{}
+	for _, m := range p.Alive("") {
+		if done[m.Leaf] || parts[m.Leaf] == nil {
+			continue
+		}
+		done[m.Leaf] = true
+		if err := b.watch(m.Leaf); err != nil {
+			b.m.log.Warn("watch what has lost its keeper", "session", b.rec.ID, "leaf", m.Leaf, "err", err)
+		}
+	}
+}
+
+// watched says whether a leaf has a keeper or a watcher that lives.
+func (b *lineageBox) watched(leaf string) bool {
+	l, err := b.ledger(b.rec.ID)
+	return err == nil && slices.ContainsFunc(l.Reapers, func(r darwinjob.Reaper) bool { return r.Leaf == leaf && b.lives(r.ID) })
+}
+
+// handOver gives a leaf, with its keeper and all that is known of it, to another session.
+// Each process is one's or the other's at any moment: the other's records are there first,
+// and of two that claim a process neither ends it.
+func (b *lineageBox) handOver(ctx context.Context, leaf string, to *lineageBox, as string) error {
+	j, err := b.job(true)
+	if err != nil {
+		return err
+	}
+	if _, err := j.Look(ctx, false); err != nil {
+		return err
+	}
+	part := j.Ledger().Part(leaf, to.rec.ID, as)
+	part.Within = to.chain()[:len(to.chain())-1]
+	data, err := part.Encode()
+	if err == nil {
+		err = to.m.store.PutLineage(to.rec.ID, as, data)
+	}
+	if err != nil {
+		return recordError(err)
+	}
+	note, err := json.Marshal(keeper.Moved{Sessions: to.chain(), Leaf: as, Task: taskOfLeaf(as)})
+	if err == nil {
+		err = b.m.store.PutLineage(b.rec.ID, keeper.MovedPart(leaf), note)
+	}
+	if err == nil {
+		err = b.m.store.RemoveLineage(b.rec.ID, leaf)
+	}
+	if err != nil {
+		return recordError(err)
+	}
+	return to.watch(as)
+}
+
+// giveAway lets go of processes that another session has received.
+func (b *lineageBox) giveAway(ids []darwinjob.ID) error {
+	parts, _ := b.m.store.Lineage(b.rec.ID)
+	l, err := darwinjob.DecodeLedger(parts[partAway])
+	if err != nil {
+		here, err := darwinjob.Here(context.Background(), b.table)
+		if err != nil {
+			return err
+		}
+		l = darwinjob.NewLedger(b.rec.ID, here)
+	}
+	for _, id := range ids {
+		if !slices.ContainsFunc(l.Away, id.Same) {
+			l.Away = append(l.Away, id)
+		}
+	}
+	data, err := l.Encode()
+	if err != nil {
+		return err
+	}
+	return recordError(b.m.store.PutLineage(b.rec.ID, partAway, data))
+}
+
+// isPart says whether a part of the records is a ledger.
+func isPart(name string) bool {
+	return name != partFrozen && !strings.HasPrefix(name, keeper.MovedPrefix)
+}
+
+// takeLineage moves one member of another lineage box here.
+func (s *Session) takeLineage(from *lineageBox, to *lineageBox, toLeaf string, m proc.Member) error {
+	p, err := to.table.Lookup(m.PID)
+	if err != nil || p.State == darwinjob.Zombie {
+		return nil //nolint:nilerr // it has ended
+	}
+	now, err := from.glance()
+	if err != nil {
+		return err
+	}
+	if !slices.ContainsFunc(now.Members, func(m *darwinjob.Member) bool { return m.Same(p.ID) }) {
+		return nil
+	}
+	if err := to.receive(toLeaf, []darwinjob.Proc{p}); err != nil {
+		return err
+	}
+	if err := from.giveAway([]darwinjob.ID{p.ID}); err != nil {
+		return fmt.Errorf("process %d was received, and not let go of: %w", m.PID, err)
+	}
+	return nil
+}

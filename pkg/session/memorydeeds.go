@@ -1,0 +1,220 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/sessionbox/sessionbox/pkg/internal/proc"
+	"github.com/sessionbox/sessionbox/pkg/memlimit"
+	"github.com/sessionbox/sessionbox/pkg/store"
+)
+
+// MemoryDeed is something that a guard does to a session for want of memory. Each is
+// done under the session's lock, if its record still allows it and its box still is
+// the one that was looked at; else nothing is, and the error says so.
+type MemoryDeed struct {
+	ID    string
+	Inode uint64 // of its box, as it was when this was decided
+	// Reason is why, for records and people.
+	Reason string
+}
+
+// errNotAllowed says that the session's record does not allow what is to be done.
+var errNotAllowed = errors.New("its record does not allow it any more")
+
+// may asks the record as it is now.
+func (d *MemoryDeed) may(r *store.Session, step memlimit.Steps) error {
+	switch {
+	case r.State != store.StateOpen:
+		return errNotAnyMore
+	case r.Inode != d.Inode:
+		return fmt.Errorf("its box is another one now: %w", errNotAnyMore)
+	case r.Memory == nil, r.Memory.Protected:
+		return errNotAllowed
+	}
+	if steps, err := memlimit.ParseSteps(r.Memory.Steps); err != nil || steps&step == 0 {
+		return errNotAllowed
+	}
+	return nil
+}
+
+// memoryFreezeTime bounds a freeze, during which no command can be started.
+const memoryFreezeTime = 2 * time.Second
+
+// MemoryFreeze stops a session until there is memory again. It gives none back: it
+// keeps it from taking more. One that is frozen already is left to who did that.
+func (m *Manager) MemoryFreeze(ctx context.Context, d MemoryDeed) error {
+	froze := false
+	rec, err := m.memoryUpdate(ctx, &d, memlimit.MayFreeze, func(ctx context.Context, r *store.Session, box Box) error {
+		if frozen, err := box.Frozen(); err == nil && frozen {
+			return errors.New("it is frozen already")
+		}
+		wait, cancel := context.WithTimeout(ctx, memoryFreezeTime)
+		defer cancel()
+		froze = true
+		if err := box.Freeze(wait); err != nil {
+			box.Thaw(context.WithoutCancel(ctx)) // not everything stands
+			froze = false
+			return err
+		}
+		r.Memory.Frozen, r.Memory.Thawed = proc.Clock(), 0
+		r.Hibernated = nil // of an earlier time: the next command would wake it
+		return nil
+	})
+	if err != nil {
+		if froze { // it could not be written down that we did it: nobody would thaw it
+			m.thawBox(context.WithoutCancel(ctx), d.ID)
+		}
+		return err
+	}
+	m.event(store.Event{Event: "frozen", ID: rec.ID, Name: rec.Name, Msg: d.Reason}, nil)
+	return nil
+}
+
+func (m *Manager) thawBox(ctx context.Context, id string) {
+	rec, err := m.store.Get(id)
+	if err != nil {
+		return
+	}
+	if box, err := m.openBox(&rec); err == nil {
+		box.Thaw(ctx)
+		box.Close()
+	}
+}
+
+// MemoryThaw lets a session run on that [Manager.MemoryFreeze] stopped; one that was
+// frozen by somebody else stays so.
+func (m *Manager) MemoryThaw(ctx context.Context, d MemoryDeed) error {
+	rec, err := m.memoryUpdate(ctx, &d, 0, func(ctx context.Context, r *store.Session, box Box) error {
+		if r.Memory.Frozen == 0 {
+			return errNotAnyMore
+		}
+		if err := box.Thaw(ctx); err != nil {
+			return err
+		}
+		r.Memory.Frozen = 0
+		return nil
+	})
+	if err == nil {
+		m.event(store.Event{Event: "thawed", ID: rec.ID, Name: rec.Name, Msg: d.Reason}, nil)
+	}
+	return err
+}
+
+// MemoryHibernate freezes a session that nobody uses and puts it out of memory, as
+// [Session.Hibernate] does: the next command in it wakes it.
+func (m *Manager) MemoryHibernate(ctx context.Context, d MemoryDeed) (HibernateReport, error) {
+	began := time.Now()
+	rec, err := m.memoryUpdate(ctx, &d, memlimit.MayHibernate, func(ctx context.Context, r *store.Session, box Box) error {
+		tasks, _, err := m.store.Tasks(r.ID)
+		if err != nil {
+			return err
+		}
+		if _, inUse := lastActive(r, tasks); inUse {
+			return errNotAnyMore
+		}
+		if frozen, err := box.Frozen(); err == nil && frozen {
+			return errors.New("it is frozen already")
+		}
+		wait, cancel := context.WithTimeout(ctx, memoryFreezeTime)
+		defer cancel()
+		if err := box.Freeze(wait); err != nil {
+			box.Thaw(context.WithoutCancel(ctx))
+			return err
+		}
+		r.Hibernated = &began
+		return nil
+	})
+	if err != nil {
+		return HibernateReport{}, err
+	}
+	box, err := m.openBox(&rec)
+	if err != nil {
+		return HibernateReport{}, err
+	}
+	defer box.Close()
+	s := Session{m: m, rec: rec, box: box}
+	return s.putOut(ctx, box, began), nil
+}
+
+// MemoryBrake sets memory.high of a session for a while: what is beyond it is slowed
+// down and reclaimed. The record keeps what was asked for, which MemoryLift sets again.
+func (m *Manager) MemoryBrake(ctx context.Context, d MemoryDeed, high uint64) error {
+	_, err := m.memoryUpdate(ctx, &d, memlimit.MayBrake, func(ctx context.Context, r *store.Session, box Box) error {
+		return setHigh(ctx, box, memlimit.Bytes(high))
+	})
+	return err
+}
+
+// MemoryLift takes the brake away.
+func (m *Manager) MemoryLift(ctx context.Context, d MemoryDeed) error {
+	_, err := m.memoryUpdate(ctx, &d, 0, func(ctx context.Context, r *store.Session, box Box) error {
+		high := memlimit.Max()
+		if l, err := memlimit.FromOCI(r.Limits); err == nil && l.MemoryHigh.IsSet() {
+			high = l.MemoryHigh
+		}
+		return setHigh(ctx, box, high)
+	})
+	return err
+}
+
+func setHigh(ctx context.Context, box Box, high memlimit.Size) error {
+	l := memlimit.Limits{MemoryHigh: high}
+	r, err := l.OCI()
+	if err != nil {
+		return err
+	}
+	all, err := box.SetLimits(ctx, r)
+	if err != nil {
+		return err
+	}
+	for i := range all {
+		if all[i].File == "memory.high" && !all[i].InForce {
+			return &Error{Kind: ErrUnsupported, Text: "memory.high is not in force: " + all[i].Why}
+		}
+	}
+	return nil
+}
+
+// MemoryClose closes a session because there is no memory, with that much grace.
+func (m *Manager) MemoryClose(ctx context.Context, d MemoryDeed, grace time.Duration) (Receipt, error) {
+	return m.closeID(ctx, d.ID, CloseOptions{Grace: &grace, Reason: d.Reason,
+		only: func(r *store.Session) bool { return d.may(r, memlimit.MayClose) == nil }}, true)
+}
+
+// memoryUpdate does something to the box and to the record of a session, in one.
+func (m *Manager) memoryUpdate(ctx context.Context, d *MemoryDeed, step memlimit.Steps, do func(context.Context, *store.Session, Box) error) (store.Session, error) {
+	wait, cancel := context.WithTimeout(ctx, lockTime)
+	defer cancel()
+	return m.store.Update(wait, d.ID, func(r *store.Session) error {
+		if step == 0 && r.Memory == nil {
+			return errNotAnyMore
+		}
+		if step != 0 {
+			if err := d.may(r, step); err != nil {
+				return err
+			}
+		}
+		box, err := m.openBox(r)
+		if err != nil {
+			return err
+		}
+		defer box.Close()
+		return do(wait, r, box)
+	})
+}
+
+// byHand notes in a record that somebody has frozen or thawed the session by hand: a
+// guard does not undo it.
+func byHand(p *store.MemoryPolicy, thawed bool) (changed bool) {
+	if p == nil || p.Frozen == 0 {
+		return false
+	}
+	p.Frozen = 0
+	if thawed {
+		p.Thawed = proc.Clock()
+	}
+	return true
+}
