@@ -83,10 +83,15 @@ type escaped struct {
 // begin runs the technique until its payloads are there.
 func begin(t *testing.T, k technique) *escaped {
 	t.Helper()
-	r := newRig(t)
+	return newRig(t).begin(k)
+}
+
+func (r *rig) begin(k technique, open ...string) *escaped {
+	t := r.t
+	t.Helper()
 	e := &escaped{rig: r, technique: k, canary: r.canary(), payloads: r.payloads("payload")}
 	argv := e.argv(k.ID, e.fixtures()...)
-	e.id = r.open("esc-" + k.ID)
+	e.id = r.open("esc-"+k.ID, open...)
 	if k.RootExits {
 		o := r.exec(e.id, argv...)
 		want := 0

@@ -13,58 +13,81 @@ import (
 	"github.com/sessionbox/sessionbox/pkg/store"
 )
 
-// TestLineageTable runs every technique on the lineage box and says what became of it, beside
-// what three common ways to clean up would have found at the same moment: the command's
-// process group, a walk from parent to child, a scan for the cookie. Only what somebody else
-// was asked to start may be missed.
+// TestLineageTable runs every technique on the lineage box, without and with a guard, and says
+// what became of it, beside what three common ways to clean up would have found at the same
+// moment: the command's process group, a walk from parent to child, a scan for the cookie.
+// Only what somebody else was asked to start may be missed.
 func TestLineageTable(t *testing.T) {
 	if backend() != "lineage" {
 		t.Skip("it is about the lineage box: make test-lineage")
 	}
-	var rows []tableRow
-	for _, k := range newRig(t).catalog() {
-		if k.Expect == "unkillable" {
-			continue // no signal ends it, see TestEscapes
-		}
-		t.Run(k.ID, func(t *testing.T) {
-			k.need(t)
-			e := begin(t, k)
-			row := tableRow{id: k.ID, what: k.Description, group: "missed", walk: "missed", cookie: "missed"}
-			root := task(t, e.inspect(e.id), 1).PID
-			var rec store.Session
-			if b, err := os.ReadFile(e.sessionRecord(e.id)); err != nil || json.Unmarshal(b, &rec) != nil {
-				t.Fatalf("no record: %v", err)
-			}
-			row.found(e.living, root, rec.Cookie)
-			receipt, o := e.close(e.id, "--grace", "0.3")
-			alive := 0
-			for _, id := range e.living {
-				if id.alive() {
-					alive++
+	techniques := newRig(t).catalog()
+	for _, guarded := range []bool{false, true} {
+		name := map[bool]string{false: "alone", true: "guarded"}[guarded]
+		t.Run(name, func(t *testing.T) {
+			var rows []tableRow
+			for _, k := range techniques {
+				if k.Expect == "unkillable" {
+					continue // no signal ends it, see TestEscapes
 				}
+				t.Run(k.ID, func(t *testing.T) {
+					k.need(t)
+					rows = append(rows, escapeFrom(t, k, guarded))
+				})
 			}
-			switch {
-			case alive == 0 && len(livingIn(e.dir)) == 0:
-				row.lineage = "killed"
-			case len(receipt.Suspects) > 0 || len(receipt.Survivors) > 0:
-				row.lineage = "reported"
-			default:
-				row.lineage = "missed"
-			}
-			if k.Expect != "reported" && row.lineage != "killed" {
-				t.Errorf("%s: close gave %d: %s", row.lineage, o.code, o.stderr)
-			}
-			e.canary.lives()
-			if e.daemon != nil {
-				e.daemon.lives()
-			}
-			for _, id := range livingIn(e.dir) {
-				_ = id.kill()
-			}
-			rows = append(rows, row)
+			t.Log("\n" + lineageTable(rows))
 		})
 	}
-	t.Log("\n" + lineageTable(rows))
+}
+
+// escapeFrom plays one technique, and closes the session.
+func escapeFrom(t *testing.T, k technique, guarded bool) tableRow {
+	t.Helper()
+	r := newRig(t)
+	var flags []string
+	if guarded {
+		r.guarded()
+		owner := r.owner()
+		defer owner.die()
+		flags = append(flags, "--owner-pid", owner.pid())
+	}
+	e := r.begin(k, flags...)
+	if _, ok := r.guard(); ok != guarded {
+		t.Errorf("there is a guard: %v, want %v", ok, guarded)
+	}
+	row := tableRow{id: k.ID, what: k.Description, group: "missed", walk: "missed", cookie: "missed"}
+	root := task(t, e.inspect(e.id), 1).PID
+	var rec store.Session
+	if b, err := os.ReadFile(e.sessionRecord(e.id)); err != nil || json.Unmarshal(b, &rec) != nil {
+		t.Fatalf("no record: %v", err)
+	}
+	row.found(e.living, root, rec.Cookie)
+	receipt, o := e.close(e.id, "--grace", "0.3")
+	alive := 0
+	for _, id := range e.living {
+		if id.alive() {
+			alive++
+		}
+	}
+	switch {
+	case alive == 0 && len(livingIn(e.dir)) == 0:
+		row.lineage = "killed"
+	case len(receipt.Suspects) > 0 || len(receipt.Survivors) > 0:
+		row.lineage = "reported"
+	default:
+		row.lineage = "missed"
+	}
+	if k.Expect != "reported" && row.lineage != "killed" {
+		t.Errorf("%s: close gave %d: %s", row.lineage, o.code, o.stderr)
+	}
+	e.canary.lives()
+	if e.daemon != nil {
+		e.daemon.lives()
+	}
+	for _, id := range livingIn(e.dir) {
+		_ = id.kill()
+	}
+	return row
 }
 
 // tableRow is what became of one technique.
