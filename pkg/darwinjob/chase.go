@@ -12,7 +12,7 @@ import (
 // a reading of the whole table: a [Table] that can list one process's children
 // guarantees whose they are. New ones are looked at in their turn. Not settled says that
 // there are more in the leaf, or in the session with leaf "", which were not met.
-func (j *Lineage) children(leaf string) (found []Proc, settled bool) {
+func (j *Lineage) children(leaf string) (found []*Member, settled bool) {
 	settled = true
 	type parent struct {
 		id   ID
@@ -21,7 +21,9 @@ func (j *Lineage) children(leaf string) (found []Proc, settled bool) {
 	}
 	var todo []parent
 	for _, r := range j.l.Reapers {
-		todo = append(todo, parent{r.ID, nil, r.Leaf})
+		if !j.shared[r.ID] {
+			todo = append(todo, parent{r.ID, nil, r.Leaf})
+		}
 	}
 	for id, n := range j.live {
 		todo = append(todo, parent{id, n, n.Leaf})
@@ -48,7 +50,7 @@ func (j *Lineage) children(leaf string) (found []Proc, settled bool) {
 			j.l.add(n)
 			j.l.versions(n, p.Version)
 			j.live[p.ID] = n
-			found = append(found, p)
+			found = append(found, &Member{Proc: p, Leaf: n.Leaf, Depth: n.Depth, Score: n.Score, Evidence: n.Evidence, node: n, fresh: true})
 			todo = append(todo, parent{p.ID, n, n.Leaf})
 		}
 	}
@@ -67,13 +69,12 @@ func (j *Lineage) chase(ctx context.Context, leaf string, sig syscall.Signal) (m
 	for end := j.t.Clock() + chaseFor; j.t.Clock() < end && ctx.Err() == nil; {
 		found, calm := j.children(leaf)
 		before := len(met)
-		for _, p := range found {
-			m := &Member{Proc: p, node: j.live[p.ID]}
-			if leaf != "" && m.node.Leaf != leaf {
+		for _, m := range found {
+			if leaf != "" && m.Leaf != leaf {
 				continue
 			}
 			met = append(met, m)
-			if j.shield[p.PID] == "" && !j.isStub(m) {
+			if j.shield[m.PID] == "" && !j.isStub(m) {
 				j.send(m, sig)
 			}
 		}

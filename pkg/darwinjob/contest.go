@@ -31,12 +31,17 @@ func contest(m, r *Member) verdict {
 	return open
 }
 
+// rivals says whether another session may have a better claim than ours.
+func (l *Ledger) rivals(r *Ledger) bool {
+	return r.Session != l.Session && !slices.Contains(r.Within, l.Session) && !slices.Contains(l.Within, r.Session)
+}
+
 // yield takes out of the members who is rather another session's, and gives those
 // that nobody can have. A session nested in ours is ours as well, and one that we are
 // nested in has no better claim than ours.
 func (v *View) yield(rivals []*Ledger) (unclear []*Member) {
 	for _, r := range rivals {
-		if r.Session == v.l.Session || slices.Contains(r.Within, v.l.Session) || slices.Contains(v.l.Within, r.Session) {
+		if !v.l.rivals(r) {
 			continue
 		}
 		rv, err := r.clone().Observe(v.Snapshot)

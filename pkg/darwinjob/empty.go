@@ -43,9 +43,7 @@ func (j *Lineage) restless(leaf string) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	found, settled := j.children(leaf)
-	return !settled || slices.ContainsFunc(found, func(p Proc) bool {
-		return leaf == "" || j.live[p.ID].Leaf == leaf
-	})
+	return !settled || slices.ContainsFunc(found, func(m *Member) bool { return leaf == "" || m.Leaf == leaf })
 }
 
 // Memory is what the living members of a leaf hold together, in bytes, and of how many

@@ -24,6 +24,7 @@ type Lineage struct {
 	denied map[ID]bool    // kill said that they are another user's
 	live   map[ID]*Node   // members that were alive when last seen
 	shield map[int]string // who must not be signalled, as of the last reading
+	shared map[ID]bool    // reapers that another session has as well: what they hold is not ours alone
 }
 
 // Options of a [Lineage]; the zero value is meant to be used.
@@ -96,6 +97,14 @@ func (j *Lineage) Look(ctx context.Context, deep bool) (*Picture, error) {
 	return p, err
 }
 
+// Shared says whether another session has the same reaper, as of the last reading: a move from
+// the one to the other was broken off.
+func (j *Lineage) Shared(reaper ID) bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.shared[reaper]
+}
+
 func (j *Lineage) changed() error {
 	if j.o.Changed == nil {
 		return nil
@@ -118,7 +127,14 @@ func (j *Lineage) look(ctx context.Context, deep bool) (*Picture, error) {
 		j.read.forget(v)
 	}
 	if j.o.Rivals != nil {
-		for _, m := range v.yield(j.o.Rivals()) {
+		rivals := j.o.Rivals()
+		j.shared = map[ID]bool{}
+		for _, r := range rivals {
+			for _, k := range r.Reapers {
+				j.shared[k.ID] = j.shared[k.ID] || j.l.rivals(r)
+			}
+		}
+		for _, m := range v.yield(rivals) {
 			p.Suspects = append(p.Suspects, Suspect{Proc: m.Proc, Score: m.Score, Evidence: m.Evidence, Why: "two sessions claim it"})
 		}
 	}

@@ -148,6 +148,9 @@ func (b *lineageBox) glance() (*darwinjob.Picture, error) {
 func (b *lineageBox) addOrphans(j *darwinjob.Lineage, p *darwinjob.Picture) error {
 	l := j.Ledger()
 	for _, r := range l.Reapers {
+		if j.Shared(r.ID) {
+			continue
+		}
 		kids, err := b.table.Children(r.ID)
 		if errors.Is(err, darwinjob.ErrUnsettled) {
 			return fmt.Errorf("list session %s: %w", b.rec.ID, err)
