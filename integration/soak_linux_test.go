@@ -449,7 +449,7 @@ func (s *soak) settle(infos []session.Info) {
 		}
 		parent, _, kept := strings.Cut(i.Name, ".kept-")
 		if !s.pending[i.Name] && (!kept || parent == "") {
-			s.wrong("nobody opened session %s (%q)", id, i.Name)
+			s.wrong("nobody opened session %s (%q): %s since %v, kept from %v, in %q, %+v, %q", id, i.Name, i.State, i.Created, i.KeptFrom, i.Parent, i.Box, i.Problems)
 		}
 		b := &soaked{id: id, name: i.Name, kept: kept}
 		b.idle = s.idleAction(id)
