@@ -344,7 +344,11 @@ func (s *soak) look() {
 		}
 	}
 	now := s.census()
-	infos := s.list()
+	// What somebody else opens on this machine meanwhile, with records of his own, is listed
+	// by its box, too.
+	infos := slices.DeleteFunc(s.list(), func(i session.Info) bool {
+		return s.base != "" && i.Box.Path != "" && !strings.HasPrefix(i.Box.Path, s.base+"/")
+	})
 	s.settle(infos)
 	for id, at := range s.before {
 		if _, lives := now[id]; !lives && !id.alive() && !s.mayEnd(at) {
