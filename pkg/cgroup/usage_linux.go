@@ -13,11 +13,8 @@ import (
 // processes is added up instead, and Tier says so.
 func (g *Group) Usage() (memlimit.Usage, error) {
 	var u memlimit.Usage
-	if b, err := g.read("cpu.stat"); err == nil {
-		if usec, ok := flatKey(b, "usage_usec"); ok {
-			cpu := time.Duration(usec) * time.Microsecond
-			u.CPU = &cpu
-		}
+	if cpu, ok := g.CPU(); ok {
+		u.CPU = &cpu
 	}
 	if b, err := g.read("memory.pressure"); err == nil { // there without the controller, too
 		if percent, ok := memlimit.Avg10(b); ok {
@@ -47,6 +44,16 @@ func (g *Group) Usage() (memlimit.Usage, error) {
 		}
 	}
 	return u, nil
+}
+
+// CPU is the processor time that g, with all below it, has used; false when it cannot be read.
+func (g *Group) CPU() (time.Duration, bool) {
+	b, err := g.read("cpu.stat")
+	if err != nil {
+		return 0, false
+	}
+	usec, ok := flatKey(b, "usage_usec")
+	return time.Duration(usec) * time.Microsecond, ok
 }
 
 // addUp sums over the processes.

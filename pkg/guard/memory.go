@@ -19,6 +19,8 @@ type meter interface {
 	Sample(out *memlimit.Sample) error
 	// Still takes the sample before for one of now where a cheap look says that it may.
 	Still(out *memlimit.Sample) bool
+	// CPU is the processor time that the place has used; false where that is not told.
+	CPU() (time.Duration, bool)
 	// Processes are those of the place, the biggest first.
 	Processes() []memlimit.Process
 	Close() error
@@ -71,6 +73,9 @@ type spot struct {
 	cost   time.Duration // how long it took to measure
 	// moved is when a sample last differed from the one before.
 	moved time.Duration
+	// busy is when it last used the processor for more than housekeeping, cpu what it had
+	// used of it at the time cpuAt.
+	busy, cpu, cpuAt time.Duration
 }
 
 // memory watches what the sessions of a guard, what is around them and the machine
@@ -164,6 +169,9 @@ func (m *memory) run(ctx context.Context) {
 		now := m.clock()
 		if m.wanted() {
 			m.round(now)
+		} else if m.ladder.Holding() { // nobody is left to wait for
+			m.ladder = memlimit.Ladder{}
+			m.act(memlimit.Action{Do: memlimit.Release, Reason: "no session's memory is watched any more"}, 0)
 		}
 		for _, w := range m.src.Wait(m.next()) {
 			m.force(w)

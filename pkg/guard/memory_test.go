@@ -44,6 +44,7 @@ type madeUp struct {
 	err     error
 	frozen  bool
 	events  memlimit.Events
+	cpu     time.Duration
 	samples int
 	stills  int
 	last    memlimit.Sample
@@ -179,6 +180,8 @@ func (b *madeUp) Still(out *memlimit.Sample) bool {
 }
 
 func (b *madeUp) Processes() []memlimit.Process { return b.procs }
+
+func (b *madeUp) CPU() (time.Duration, bool) { return b.cpu, true }
 
 func (b *madeUp) Close() error {
 	b.g.mu.Lock()

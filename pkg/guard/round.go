@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/sessionbox/sessionbox/pkg/memlimit"
+	"github.com/sessionbox/sessionbox/pkg/session"
 )
 
 // round looks at the places that are due: at the host first, as its room in swap is
@@ -88,11 +89,28 @@ func (m *memory) read(s *spot, now time.Duration) bool {
 	}
 	s.sample, s.failed, s.whole = got, false, false
 	s.cost = got.Done - got.At
+	s.work(now)
 	if s.Kind == memlimit.KindSession {
 		// One that the kernel does not enforce is warned of all the same.
 		s.sample.Max = min(s.sample.Max, s.watch.Ceiling)
 	}
 	return true
+}
+
+// work looks whether a session that may be hibernated is busy: a command that nobody waits
+// for is not in use, and may be at work.
+func (s *spot) work(now time.Duration) {
+	if s.watch.Steps&memlimit.MayHibernate == 0 || now-s.cpuAt < restTime {
+		return
+	}
+	used, ok := s.meter.CPU()
+	if !ok {
+		return
+	}
+	if s.cpuAt != 0 && session.IsActive(used-s.cpu, now-s.cpuAt) {
+		s.busy = now
+	}
+	s.cpu, s.cpuAt = used, now
 }
 
 // atRest says whether the sample before still holds, and brings it up to date.

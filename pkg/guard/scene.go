@@ -22,9 +22,18 @@ func (m *memory) scene() (sc memlimit.Scene, at map[*spot]int) {
 			sc.Places = append(sc.Places, memlimit.Spot{Place: s.Place, Verdict: &s.verdict})
 		}
 	}
+	by := map[*spot]int{}
 	for _, s := range m.order {
 		if s.Kind == memlimit.KindSession && s.known {
+			by[s] = len(sc.Sessions)
 			sc.Sessions = append(sc.Sessions, s.candidate(now, at))
+		}
+	}
+	for s, i := range by {
+		for _, a := range s.around {
+			if k, ok := by[a]; ok {
+				sc.Sessions[k].Holds(&sc.Sessions[i])
+			}
 		}
 	}
 	return sc, at
@@ -34,9 +43,12 @@ func (s *spot) candidate(now time.Duration, at map[*spot]int) memlimit.Candidate
 	w := &s.watch
 	c := memlimit.Candidate{ID: s.Session, Name: s.Name, Hard: s.sample.Hard, Swap: s.sample.Swap, Soft: s.sample.Soft, Anon: s.sample.Anon,
 		Slope: s.verdict.Slope, Ceiling: w.Ceiling, May: w.Steps, Age: time.Since(w.Created), InUse: w.InUse, Owned: w.Owned,
-		Protected: w.Protected, Frozen: s.sample.Frozen, Hibernated: w.Hibernated && s.sample.Frozen, FrozenAt: w.Frozen, ThawedAt: w.Thawed, Brake: s.sample.High}
+		Protected: w.Protected, Frozen: s.sample.Frozen, Hibernated: w.Hibernated && s.sample.Frozen, FrozenAt: w.Frozen, ThawedAt: w.Thawed, Brake: memlimit.Infinity}
+	if s.ourBrake() {
+		c.Brake = s.sample.High
+	}
 	if !w.InUse {
-		c.Idle = now - w.Active
+		c.Idle = now - max(w.Active, s.busy)
 	}
 	if !c.Frozen { // thawed by other means
 		c.FrozenAt = 0
@@ -71,7 +83,8 @@ func (m *memory) decide() {
 		v := &s.verdict
 		may = may || s.watch.Steps != 0
 		m.ladder.Rules.Hold = m.ladder.Rules.Hold || s.watch.Steps&memlimit.MayHold != 0
-		stirred = stirred || v.Level > memlimit.OK || v.Now > memlimit.OK || s.watch.Frozen != 0 || v.RAM >= fullRAM && s.Kind != memlimit.KindSession
+		may = may || s.watch.Frozen != 0 // it is thawed, whatever its record allows by now
+		stirred = stirred || v.Level > memlimit.OK || v.Now > memlimit.OK || s.watch.Frozen != 0 || s.ourBrake() || v.RAM >= fullRAM && s.Kind != memlimit.KindSession
 	}
 	if !stirred || !may && !m.ladder.Holding() || m.act == nil {
 		return
@@ -89,11 +102,16 @@ func (m *memory) decide() {
 // braked are the sessions that stand at a brake which may be ours.
 func (m *memory) braked() (all []memlimit.Action) {
 	for _, s := range m.sessions {
-		if s.known && s.watch.Steps&memlimit.MayBrake != 0 && s.sample.High != memlimit.Infinity {
+		if s.known && s.ourBrake() {
 			all = append(all, memlimit.Action{Do: memlimit.Lift, Session: s.Session, Name: s.Name, Place: s.Place, Reason: "nobody watches it any more"})
 		}
 	}
 	return all
+}
+
+// ourBrake says whether a session stands at a brake that its user did not ask for.
+func (s *spot) ourBrake() bool {
+	return s.watch.Steps&memlimit.MayBrake != 0 && s.sample.High < s.watch.High
 }
 
 // fullRAM is from when on memory that others share is worth being looked at though

@@ -105,7 +105,7 @@ func (c *Crier) Hear(p Place, v *Verdict) (t Telling, ok bool) {
 		return Telling{}, false
 	}
 	if last.waiting && !t.Quiet {
-		c.leftOut-- // told after all
+		c.leftOut = max(0, c.leftOut-1) // told after all; another may have told of it meanwhile
 	}
 	last.waiting = false
 	if !t.Quiet {

@@ -177,7 +177,9 @@ func (j *Judge) holds(l Level, s *Sample, v *Verdict, staying bool) Cause {
 	// cgroup reclaim, stall and hit its brake (facts/memory.md, fact 2).
 	switch l {
 	case Warn:
-		if v.Some >= .10*stall && v.RAM >= .60 {
+		// A host's stalls are also those of a session at its own limit or brake: it does not
+		// reclaim for them itself.
+		if v.Some >= .10*stall && v.RAM >= .60 && (!j.Host || scanning) {
 			return ByPressure
 		}
 	case Critical:

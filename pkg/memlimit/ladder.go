@@ -73,7 +73,10 @@ const (
 	freezeHelps  = 5 * time.Second  // after a freeze, before a close
 	standstill   = 10 * time.Second // of an emergency that does not get worse
 	brakeMost    = 10 * time.Second
-	brakeRest    = time.Minute // after a lift
+	brakeTry     = 3 * time.Second // between two tries to set or lift one
+	brakeLatest  = time.Minute     // of a brake at which nobody is seen to stand
+	brakeSlack   = 1 << 20         // bytes: the kernel counts pages
+	brakeRest    = time.Minute     // after a lift
 	thawLatest   = 2 * time.Minute
 	thawAgain    = 30 * time.Second
 	thawRoom     = .90
@@ -94,7 +97,7 @@ type Ladder struct {
 	hibernated, froze, thawed, ended time.Duration
 	helpless                         map[Place]time.Duration
 	since                            map[Place]time.Duration // of an emergency
-	lifted                           map[string]time.Duration
+	lifted, braked, tried            map[string]time.Duration
 	easy                             map[string]time.Duration // since when what is around a frozen session is at ease
 	times                            map[string]int           // how often it was frozen
 }
@@ -105,6 +108,7 @@ func (l *Ladder) Decide(sc *Scene) []Action {
 	if l.easy == nil {
 		l.since = map[Place]time.Duration{}
 		l.helpless, l.lifted, l.easy, l.times = map[Place]time.Duration{}, map[string]time.Duration{}, map[string]time.Duration{}, map[string]int{}
+		l.braked, l.tried = map[string]time.Duration{}, map[string]time.Duration{}
 	}
 	var out []Action
 	l.hold(sc, &out)
@@ -192,17 +196,34 @@ func (l *Ladder) brake(sc *Scene, place int, out *[]Action) {
 	}
 	for i := range sc.Sessions {
 		c := &sc.Sessions[i]
-		if c.ID != p.Session || c.May&MayBrake == 0 || c.Frozen || c.Spared(sc.Now, &l.Rules) != "" {
+		if c.ID != p.Session || c.May&MayBrake == 0 || c.Frozen || past(sc.Now, l.tried[c.ID]) < brakeTry {
 			continue
 		}
 		high := BrakeAt(p.Max)
 		switch {
-		case c.Brake != Infinity && p.Throttled >= brakeMost:
-			if c.May&(MayFreeze|MayClose) == 0 || l.roomy(sc, c, place) {
-				l.lifted[c.ID] = sc.Now
-				*out = append(*out, c.action(Lift, p, fmt.Sprintf("it stood at its brake for %s", about(p.Throttled.Seconds()))))
+		case c.Brake != Infinity:
+			// Below it the brake does nothing and may stay. Where stalls are not counted how
+			// long it is there decides; who finds one there does not know.
+			if _, known := l.braked[c.ID]; !known {
+				l.braked[c.ID] = sc.Now
 			}
-		case c.Brake == Infinity && p.Now >= Critical && past(sc.Now, l.lifted[c.ID]) >= brakeRest && brakeHelps(c, p, high):
+			why := ""
+			switch {
+			case c.Brake < high-min(high, brakeSlack):
+				why = "its ceiling is another one now"
+			case p.Throttled >= brakeMost && (c.May&(MayFreeze|MayClose) == 0 || c.May&MayFreeze == 0 && l.roomy(sc, c, place)):
+				// else it is frozen now
+				why = fmt.Sprintf("it stood at its brake for %s", about(p.Throttled.Seconds()))
+			case p.Throttled == 0 && p.Now >= Critical && sc.Now-l.braked[c.ID] >= brakeLatest:
+				why = "it is braked for " + about(brakeLatest.Seconds())
+			}
+			if why != "" {
+				l.lifted[c.ID], l.tried[c.ID] = sc.Now, sc.Now
+				delete(l.braked, c.ID)
+				*out = append(*out, c.action(Lift, p, why))
+			}
+		case p.Now >= Critical && c.Spared(sc.Now, &l.Rules) == "" && past(sc.Now, l.lifted[c.ID]) >= brakeRest && brakeHelps(c, p, high):
+			l.braked[c.ID], l.tried[c.ID] = sc.Now, sc.Now
 			a := c.action(Brake, p, "")
 			a.High = high
 			*out = append(*out, a)
@@ -241,6 +262,9 @@ func (l *Ladder) stop(sc *Scene, place int, out *[]Action) bool {
 	if driven && l.freeze(sc, place, out) {
 		return true
 	}
+	if p.At < max(l.froze, l.ended) {
+		return false // it is not known yet what was gained
+	}
 	wait := !driven && (!p.shared() || sc.Now-since < standstill)
 	if wait || past(sc.Now, l.froze) < freezeHelps && !l.dire(p) || past(sc.Now, l.ended) < restClose {
 		return false
@@ -276,6 +300,9 @@ func (l *Ladder) freeze(sc *Scene, place int, out *[]Action) bool {
 	able := sc.freezable(place, &l.Rules)
 	if len(able) == 0 {
 		return false
+	}
+	if p.At < l.froze {
+		return true // it is not known yet what the last one did
 	}
 	space := restFreeze
 	if p.Now < Emergency {
@@ -368,6 +395,8 @@ func (l *Ladder) tidy(sc *Scene) {
 		return !slices.ContainsFunc(sc.Sessions, func(c Candidate) bool { return c.ID == id })
 	}
 	maps.DeleteFunc(l.lifted, func(id string, _ time.Duration) bool { return gone(id) })
+	maps.DeleteFunc(l.braked, func(id string, _ time.Duration) bool { return gone(id) })
+	maps.DeleteFunc(l.tried, func(id string, _ time.Duration) bool { return gone(id) })
 	maps.DeleteFunc(l.easy, func(id string, _ time.Duration) bool { return gone(id) })
 	maps.DeleteFunc(l.times, func(id string, _ int) bool { return gone(id) })
 	none := func(p Place, _ time.Duration) bool {

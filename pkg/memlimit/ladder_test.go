@@ -2,6 +2,7 @@ package memlimit
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -48,6 +49,14 @@ func filling(v *Verdict, l Level, in time.Duration) {
 	v.Headroom = uint64(in.Seconds() * 20 * mib)
 }
 
+// decide asks the ladder with verdicts of now.
+func (sc *Scene) decide(l *Ladder) []Action {
+	for i := range sc.Places {
+		sc.Places[i].At = sc.Now
+	}
+	return l.Decide(sc)
+}
+
 func deeds(actions []Action) (out []string) {
 	for _, a := range actions {
 		out = append(out, strings.TrimSpace(string(a.Do)+" "+a.Session))
@@ -62,7 +71,7 @@ func TestNothingWithoutBeingAsked(t *testing.T) {
 		filling(sc.Places[i].Verdict, Emergency, time.Second)
 	}
 	for range 100 {
-		if got := l.Decide(sc); len(got) > 0 {
+		if got := sc.decide(&l); len(got) > 0 {
 			t.Fatalf("%v", deeds(got))
 		}
 		sc.Now += time.Second
@@ -89,7 +98,7 @@ func TestNeverTouched(t *testing.T) {
 		sc.Places[0].SwapRoom = 8 * gib
 		l := Ladder{Rules: Rules{Hold: false}}
 		for range 60 {
-			for _, a := range l.Decide(sc) {
+			for _, a := range sc.decide(&l) {
 				if a.Do != Helpless {
 					t.Errorf("%s: %s %s: %s", name, a.Do, a.Session, a.Reason)
 				}
@@ -101,7 +110,7 @@ func TestNeverTouched(t *testing.T) {
 	sc := stage(Candidate{ID: "a", Hard: 2 * gib, Ceiling: gib, Attached: true, May: MayFreeze})
 	filling(sc.own(0), Emergency, time.Second)
 	l := Ladder{Rules: Rules{TakeAttached: true}}
-	if got := deeds(l.Decide(sc)); !slices.Equal(got, []string{"freeze a"}) {
+	if got := deeds(sc.decide(&l)); !slices.Equal(got, []string{"freeze a"}) {
 		t.Errorf("%v", got)
 	}
 }
@@ -145,7 +154,7 @@ func TestIdleBeforeBusyUnlessDwarfs(t *testing.T) {
 			Candidate{ID: "idle", Hard: c.idle, Slope: mib, May: MayFreeze})
 		filling(sc.Places[0].Verdict, Emergency, 4*time.Second)
 		var l Ladder
-		if got := deeds(l.Decide(sc)); !slices.Equal(got, []string{c.want}) {
+		if got := deeds(sc.decide(&l)); !slices.Equal(got, []string{c.want}) {
 			t.Errorf("idle with %d MiB: %v, want %s", c.idle/mib, got, c.want)
 		}
 	}
@@ -155,23 +164,23 @@ func TestHoldAndRelease(t *testing.T) {
 	l := Ladder{Rules: Rules{Hold: true}}
 	sc := stage(Candidate{ID: "a"})
 	filling(sc.own(0), Critical, time.Minute)
-	if got := l.Decide(sc); len(got) > 0 || l.Holding() {
+	if got := sc.decide(&l); len(got) > 0 || l.Holding() {
 		t.Errorf("held for what is one session's own: %v", deeds(got))
 	}
 	filling(sc.Places[0].Verdict, Critical, time.Minute)
-	if got := deeds(l.Decide(sc)); !slices.Equal(got, []string{"hold"}) || !l.Holding() {
+	if got := deeds(sc.decide(&l)); !slices.Equal(got, []string{"hold"}) || !l.Holding() {
 		t.Errorf("%v", got)
 	}
-	if got := l.Decide(sc); len(got) > 0 {
+	if got := sc.decide(&l); len(got) > 0 {
 		t.Errorf("again: %v", deeds(got))
 	}
 	*sc.Places[0].Verdict = Verdict{Max: 8 * gib, Headroom: 6 * gib}
 	sc.Sessions[0].Frozen, sc.Sessions[0].FrozenAt = true, sc.Now
-	if got := l.Decide(sc); len(got) > 0 || !l.Holding() {
+	if got := sc.decide(&l); len(got) > 0 || !l.Holding() {
 		t.Errorf("released while a session stands still: %v", deeds(got))
 	}
 	sc.Sessions[0].Frozen, sc.Sessions[0].FrozenAt = false, 0
-	if got := deeds(l.Decide(sc)); !slices.Equal(got, []string{"release"}) {
+	if got := deeds(sc.decide(&l)); !slices.Equal(got, []string{"release"}) {
 		t.Errorf("%v", got)
 	}
 }
@@ -200,7 +209,7 @@ func TestHibernate(t *testing.T) {
 		v.Level, v.Now, v.SwapRoom = Warn, Warn, gib
 		c.change(&sc.Sessions[0], v)
 		var l Ladder
-		if got := deeds(l.Decide(sc)); !slices.Equal(got, c.want) {
+		if got := deeds(sc.decide(&l)); !slices.Equal(got, c.want) {
 			t.Errorf("%s: %v, want %v", name, got, c.want)
 		}
 	}
@@ -228,45 +237,89 @@ func TestBrake(t *testing.T) {
 	var l Ladder
 	sc := stage(Candidate{ID: "a", Hard: 910 * mib, Ceiling: gib, May: MayBrake, Anon: 900 * mib})
 	filling(sc.own(0), Critical, 10*time.Second)
-	got := l.Decide(sc)
+	got := sc.decide(&l)
 	if !slices.Equal(deeds(got), []string{"brake a"}) || got[0].High != BrakeAt(gib) {
 		t.Fatalf("%+v", got)
 	}
 	sc.Sessions[0].Brake = got[0].High
+	sc.Now += 9 * time.Second
 	sc.own(0).Throttled = 9 * time.Second
-	if got := l.Decide(sc); len(got) > 0 {
+	if got := sc.decide(&l); len(got) > 0 {
 		t.Errorf("after 9 s: %v", deeds(got))
 	}
+	sc.Now += time.Second
 	sc.own(0).Throttled = 10 * time.Second
-	if got := deeds(l.Decide(sc)); !slices.Equal(got, []string{"lift a"}) {
+	if got := deeds(sc.decide(&l)); !slices.Equal(got, []string{"lift a"}) {
 		t.Errorf("after 10 s: %v", got)
 	}
 	sc.Sessions[0].Brake, sc.own(0).Throttled = Infinity, 0
 	sc.Now += 50 * time.Second
-	if got := l.Decide(sc); len(got) > 0 {
+	if got := sc.decide(&l); len(got) > 0 {
 		t.Errorf("50 s after a lift: %v", deeds(got))
 	}
 	sc.Now += 20 * time.Second
-	if got := deeds(l.Decide(sc)); !slices.Equal(got, []string{"brake a"}) {
+	if got := deeds(sc.decide(&l)); !slices.Equal(got, []string{"brake a"}) {
 		t.Errorf("70 s after a lift: %v", got)
 	}
 	// Where it can only stall it is not put on: far over, and nothing to be had back.
 	l = Ladder{}
 	sc.Sessions[0].Hard = 1000 * mib
-	if got := l.Decide(sc); len(got) > 0 {
+	if got := sc.decide(&l); len(got) > 0 {
 		t.Errorf("anonymous memory without swap: %v", deeds(got))
 	}
 	sc.Sessions[0].Soft = 500 * mib
-	if got := deeds(l.Decide(sc)); !slices.Equal(got, []string{"brake a"}) {
+	if got := deeds(sc.decide(&l)); !slices.Equal(got, []string{"brake a"}) {
 		t.Errorf("with page cache: %v", got)
 	}
 	// Stuck, it is frozen where that may be, rather than let go on a host that has no
 	// room for it.
 	l = Ladder{}
-	sc.Sessions[0].Brake, sc.Sessions[0].May, sc.own(0).Throttled = 900*mib, MayBrake|MayFreeze, 10*time.Second
+	sc.Sessions[0].Brake, sc.Sessions[0].May, sc.own(0).Throttled = BrakeAt(gib), MayBrake|MayFreeze, 10*time.Second
 	sc.Places[0].Level = Warn
-	if got := deeds(l.Decide(sc)); !slices.Equal(got, []string{"freeze a"}) {
+	if got := deeds(sc.decide(&l)); !slices.Equal(got, []string{"freeze a"}) {
 		t.Errorf("stuck: %v", got)
+	}
+}
+
+// A brake is taken away when the ceiling is another one, though all is at ease, and when it
+// stands at it for long and nobody counts stalls; what fails is not tried again at once.
+func TestBrakeEnds(t *testing.T) {
+	var l Ladder
+	sc := stage(Candidate{ID: "a", Hard: 910 * mib, Ceiling: gib, May: MayBrake, Anon: 900 * mib})
+	filling(sc.own(0), Critical, 10*time.Second)
+	if got := deeds(sc.decide(&l)); !slices.Equal(got, []string{"brake a"}) {
+		t.Fatalf("%v", got)
+	}
+	sc.Now += time.Second
+	if got := sc.decide(&l); len(got) > 0 {
+		t.Errorf("a second after one that failed: %v", deeds(got))
+	}
+	sc.Now += 3 * time.Second
+	if got := deeds(sc.decide(&l)); !slices.Equal(got, []string{"brake a"}) {
+		t.Errorf("4 s after one that failed: %v", got)
+	}
+	sc.Sessions[0].Brake = BrakeAt(gib)
+	sc.Now += 59 * time.Second
+	if got := sc.decide(&l); len(got) > 0 {
+		t.Errorf("after 59 s: %v", deeds(got))
+	}
+	sc.Now += 2 * time.Second
+	if got := deeds(sc.decide(&l)); !slices.Equal(got, []string{"lift a"}) {
+		t.Errorf("after 61 s without a count of stalls: %v", got)
+	}
+	l = Ladder{}
+	sc.own(0).Level, sc.own(0).Now, sc.own(0).Max = OK, OK, 2*gib
+	if got := deeds(sc.decide(&l)); !slices.Equal(got, []string{"lift a"}) {
+		t.Errorf("under a higher ceiling: %v", got)
+	}
+}
+
+// Who is inside a session is touched with it: what spares the one spares the other.
+func TestHolds(t *testing.T) {
+	outer := Candidate{Age: time.Hour, Idle: time.Hour}
+	outer.Holds(&Candidate{Protected: true, Attached: true, InUse: true, Idle: time.Minute, Age: time.Minute, ThawedAt: time.Second})
+	if want := (Candidate{Age: time.Hour, Idle: time.Minute, Protected: true, Attached: true, InUse: true, ThawedAt: time.Second}); !reflect.DeepEqual(outer, want) {
+		t.Errorf("%+v, want %+v", outer, want)
 	}
 }
 
@@ -293,7 +346,7 @@ func TestFreezeStopsWhoGrows(t *testing.T) {
 			c.change(sc)
 		}
 		var l Ladder
-		got := slices.DeleteFunc(deeds(l.Decide(sc)), func(d string) bool { return d == string(Helpless) })
+		got := slices.DeleteFunc(deeds(sc.decide(&l)), func(d string) bool { return d == string(Helpless) })
 		if !slices.Equal(got, c.want) {
 			t.Errorf("%s: %v, want %v", name, got, c.want)
 		}
@@ -305,11 +358,11 @@ func TestCloseIsTheLastStep(t *testing.T) {
 	sc := stage(Candidate{ID: "a", Hard: gib, Slope: 20 * mib, Ceiling: 2 * gib, May: MayClose})
 	filling(sc.own(0), Critical, 10*time.Second)
 	var l Ladder
-	if got := l.Decide(sc); len(got) > 0 {
+	if got := sc.decide(&l); len(got) > 0 {
 		t.Errorf("critical: %v", deeds(got))
 	}
 	filling(sc.own(0), Emergency, 4*time.Second)
-	got := l.Decide(sc)
+	got := sc.decide(&l)
 	if !slices.Equal(deeds(got), []string{"close a"}) || got[0].Grace != graceHurried {
 		t.Fatalf("%+v", got)
 	}
@@ -320,7 +373,7 @@ func TestCloseIsTheLastStep(t *testing.T) {
 	l = Ladder{}
 	sc.Sessions[0].May, sc.Sessions[0].Frozen, sc.Sessions[0].FrozenAt = all, true, sc.Now
 	for range 100 {
-		if got := l.Decide(sc); len(got) > 0 {
+		if got := sc.decide(&l); len(got) > 0 {
 			t.Fatalf("frozen: %v", deeds(got))
 		}
 		sc.Now += 10 * time.Second
@@ -333,7 +386,7 @@ func TestCloseIsTheLastStep(t *testing.T) {
 	began := sc.Now
 	var closed []time.Duration
 	for range 300 {
-		for _, a := range l.Decide(sc) {
+		for _, a := range sc.decide(&l) {
 			if a.Do == Close {
 				closed = append(closed, sc.Now-began)
 			}
@@ -351,7 +404,7 @@ func TestHelpless(t *testing.T) {
 	var l Ladder
 	said := 0
 	for range 130 {
-		for _, a := range l.Decide(sc) {
+		for _, a := range sc.decide(&l) {
 			said++
 			if a.Do != Helpless || !strings.Contains(a.Reason, "session a: it is protected") {
 				t.Errorf("%+v", a)
@@ -369,14 +422,14 @@ func TestThaw(t *testing.T) {
 		Candidate{ID: "user", Frozen: true}, Candidate{ID: "c", Hard: gib, Swap: 5 * gib, Frozen: true, FrozenAt: time.Hour - 3*time.Minute})
 	filling(sc.Places[0].Verdict, Warn, time.Minute)
 	var l Ladder
-	if got := l.Decide(sc); len(got) > 0 {
+	if got := sc.decide(&l); len(got) > 0 {
 		t.Fatalf("while it is warned of: %v", deeds(got))
 	}
 	*sc.Places[0].Verdict = Verdict{Max: 8 * gib, Headroom: 5 * gib}
 	var order []string
 	when := map[string]time.Duration{}
 	for range 1500 {
-		for _, a := range l.Decide(sc) {
+		for _, a := range sc.decide(&l) {
 			order = append(order, string(a.Do)+" "+a.Session)
 			when[a.Session] = sc.Now
 			for i := range sc.Sessions {
@@ -430,7 +483,7 @@ func TestLadderProperties(t *testing.T) {
 				}
 			}
 			stopped := 0
-			for _, a := range l.Decide(sc) {
+			for _, a := range sc.decide(&l) {
 				if a.Reason == "" {
 					t.Fatalf("%s without a reason", a.Do)
 				}
@@ -499,7 +552,7 @@ func TestThawAgain(t *testing.T) {
 	for i, least := range []time.Duration{0, 30 * time.Second, time.Minute, 90 * time.Second, 2 * time.Minute, 2 * time.Minute} {
 		sc.Now += time.Hour
 		filling(host, Emergency, 4*time.Second)
-		if got := deeds(l.Decide(sc)); !slices.Equal(got, []string{"freeze a"}) {
+		if got := deeds(sc.decide(&l)); !slices.Equal(got, []string{"freeze a"}) {
 			t.Fatalf("%d: %v", i, got)
 		}
 		c.Frozen, c.FrozenAt = true, sc.Now
@@ -507,7 +560,7 @@ func TestThawAgain(t *testing.T) {
 		began := sc.Now
 		for c.Frozen && sc.Now-began < time.Hour/2 {
 			sc.Now += time.Second
-			if slices.Contains(deeds(l.Decide(sc)), "thaw a") {
+			if slices.Contains(deeds(sc.decide(&l)), "thaw a") {
 				c.Frozen, c.FrozenAt = false, 0
 			}
 		}

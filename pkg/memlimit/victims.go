@@ -31,7 +31,17 @@ type Candidate struct {
 	FrozenAt   time.Duration // when the ladder froze it; 0: it did not
 	ThawedAt   time.Duration // when somebody thawed it by hand; 0: never
 	Hibernated bool
-	Brake      uint64 // memory.high; Infinity for none
+	Brake      uint64 // memory.high as the ladder has set it; Infinity for none
+}
+
+// Holds adds a session that is inside: what is done to the one is done to the other. The age,
+// by which the oldest is let on, stays its own.
+func (c *Candidate) Holds(inner *Candidate) {
+	c.Protected = c.Protected || inner.Protected
+	c.Attached = c.Attached || inner.Attached
+	c.InUse = c.InUse || inner.InUse
+	c.Idle = min(c.Idle, inner.Idle)
+	c.ThawedAt = max(c.ThawedAt, inner.ThawedAt)
 }
 
 // Limits of what is touched.

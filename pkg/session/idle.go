@@ -15,6 +15,9 @@ import (
 // on timers and collecting garbage is less.
 const activeShare = 0.01
 
+// IsActive says whether that much processor time in a while is activity.
+func IsActive(used, in time.Duration) bool { return float64(used) >= activeShare*float64(in) }
+
 // sampleEvery is how often the processor time of a session with this idle timeout is
 // looked at: often enough for a burst of work to stand out from what is housekeeping.
 func sampleEvery(timeout time.Duration) time.Duration {
@@ -157,7 +160,7 @@ func sampleCPU(rec *store.Session, box Box, now time.Duration) (busy, sampled bo
 	if err != nil || u.CPU == nil {
 		return false, false
 	}
-	busy = float64(*u.CPU-rec.SampledCPU) >= activeShare*float64(now-rec.Sampled)
+	busy = IsActive(*u.CPU-rec.SampledCPU, now-rec.Sampled)
 	rec.Sampled, rec.SampledCPU = now, *u.CPU
 	return busy, true
 }

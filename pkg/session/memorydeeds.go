@@ -46,42 +46,42 @@ const memoryFreezeTime = 2 * time.Second
 // MemoryFreeze stops a session until there is memory again. It gives none back: it
 // keeps it from taking more. One that is frozen already is left to who did that.
 func (m *Manager) MemoryFreeze(ctx context.Context, d MemoryDeed) error {
-	froze := false
 	rec, err := m.memoryUpdate(ctx, &d, memlimit.MayFreeze, func(ctx context.Context, r *store.Session, box Box) error {
 		if frozen, err := box.Frozen(); err == nil && frozen {
 			return errors.New("it is frozen already")
 		}
-		wait, cancel := context.WithTimeout(ctx, memoryFreezeTime)
-		defer cancel()
-		froze = true
-		if err := box.Freeze(wait); err != nil {
-			box.Thaw(context.WithoutCancel(ctx)) // not everything stands
-			froze = false
-			return err
-		}
-		r.Memory.Frozen, r.Memory.Thawed = proc.Clock(), 0
-		r.Hibernated = nil // of an earlier time: the next command would wake it
-		return nil
+		return m.freezeNoted(ctx, r, box, func(r *store.Session) {
+			r.Memory.Frozen, r.Memory.Thawed = proc.Clock(), 0
+			r.Hibernated = nil // of an earlier time: the next command would wake it
+		})
 	})
 	if err != nil {
-		if froze { // it could not be written down that we did it: nobody would thaw it
-			m.thawBox(context.WithoutCancel(ctx), d.ID)
-		}
 		return err
 	}
 	m.event(store.Event{Event: "frozen", ID: rec.ID, Name: rec.Name, Msg: d.Reason}, nil)
 	return nil
 }
 
-func (m *Manager) thawBox(ctx context.Context, id string) {
-	rec, err := m.store.Get(id)
-	if err != nil {
-		return
+// freezeNoted freezes the box of a record whose lock is held. That it is us is written down
+// first: who is killed in between leaves a note that means nothing while the session runs,
+// and not one that stands still and nobody knows why.
+func (m *Manager) freezeNoted(ctx context.Context, r *store.Session, box Box, note func(*store.Session)) error {
+	before := *r
+	if r.Memory != nil {
+		policy := *r.Memory
+		before.Memory = &policy
 	}
-	if box, err := m.openBox(&rec); err == nil {
-		box.Thaw(ctx)
-		box.Close()
+	note(r)
+	if err := m.store.Put(*r); err != nil {
+		return err
 	}
+	wait, cancel := context.WithTimeout(ctx, memoryFreezeTime)
+	defer cancel()
+	err := box.Freeze(wait)
+	if err != nil { // not everything stands
+		err = errors.Join(err, box.Thaw(context.WithoutCancel(ctx)), m.store.Put(before))
+	}
+	return err
 }
 
 // MemoryThaw lets a session run on that [Manager.MemoryFreeze] stopped; one that was
@@ -112,20 +112,13 @@ func (m *Manager) MemoryHibernate(ctx context.Context, d MemoryDeed) (HibernateR
 		if err != nil {
 			return err
 		}
-		if _, inUse := lastActive(r, tasks); inUse {
+		if _, inUse := m.idleSince(r, tasks, box); inUse {
 			return errNotAnyMore
 		}
 		if frozen, err := box.Frozen(); err == nil && frozen {
 			return errors.New("it is frozen already")
 		}
-		wait, cancel := context.WithTimeout(ctx, memoryFreezeTime)
-		defer cancel()
-		if err := box.Freeze(wait); err != nil {
-			box.Thaw(context.WithoutCancel(ctx))
-			return err
-		}
-		r.Hibernated = &began
-		return nil
+		return m.freezeNoted(ctx, r, box, func(r *store.Session) { r.Hibernated = &began })
 	})
 	if err != nil {
 		return HibernateReport{}, err

@@ -91,6 +91,8 @@ type MemoryWatch struct {
 	Around  []string
 	// Ceiling is what was asked for, in force or not; memlimit.Infinity for none.
 	Ceiling uint64
+	// High is the brake that was asked for; memlimit.Infinity for none.
+	High uint64
 	// OnWarn is a command line, run in Cwd; Notify is "" or "desktop".
 	OnWarn, Cwd, Notify string
 	Steps               memlimit.Steps
@@ -122,10 +124,13 @@ func PlaceOfLineage(id string) string { return "lineage:" + id }
 
 // memoryWatch fills in what concerns the memory of an open session.
 func memoryWatch(rec *store.Session, tasks []store.Task) MemoryWatch {
-	w := MemoryWatch{Path: rec.Path, Inode: rec.Inode, Ceiling: memlimit.Infinity, Cwd: rec.Cwd, Created: rec.Created, Owned: rec.Owner != nil, Hibernated: rec.Hibernated != nil}
+	w := MemoryWatch{Path: rec.Path, Inode: rec.Inode, Ceiling: memlimit.Infinity, High: memlimit.Infinity, Cwd: rec.Cwd, Created: rec.Created, Owned: rec.Owner != nil, Hibernated: rec.Hibernated != nil}
 	if l, err := memlimit.FromOCI(rec.Limits); err == nil {
 		if n, ok := l.MemoryMax.Value(); ok {
 			w.Ceiling = n
+		}
+		if n, ok := l.MemoryHigh.Value(); ok {
+			w.High = n
 		}
 	}
 	w.Active, w.InUse = lastActive(rec, tasks)
@@ -142,7 +147,7 @@ func memoryWatch(rec *store.Session, tasks []store.Task) MemoryWatch {
 	// Steps of another version: those that it does not know it does not take.
 	w.Steps, _ = memlimit.ParseSteps(p.Steps)
 	w.Warn = p.Warn == "on" || p.Warn == "" && (w.Ceiling != memlimit.Infinity || w.OnWarn != "" || w.Notify != "")
-	w.Policy = w.Warn || w.Steps != 0
+	w.Policy = w.Warn || w.Steps != 0 || w.Frozen != 0 // what a guard froze it thaws
 	if rec.Kind == store.KindLineage {
 		w.Lineage = rec.ID
 		w.Steps &^= memlimit.MayBrake | memlimit.MayHibernate // there is nothing to write to
