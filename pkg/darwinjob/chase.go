@@ -39,6 +39,9 @@ func (j *Lineage) children(leaf string) (found []*Member, settled bool) {
 			settled = false
 		}
 		for _, p := range ps {
+			if j.o.Helper != nil && j.o.Helper(&p, leaf) {
+				continue
+			}
 			if j.l.node(p.ID) != nil || p.PID <= 1 || !p.proven() || p.before(j.l.Since) || slices.ContainsFunc(j.l.Away, p.Same) {
 				continue
 			}

@@ -18,8 +18,13 @@ func (j *Lineage) WaitEmpty(ctx context.Context, leaf string) error {
 		alive := p.Alive(leaf)
 		if len(alive) > 0 {
 			clean = 0
+			// The end of one of those that are known wakes us.
 			j.rest(ctx, emptyRest*(j.t.Clock()-began))
-			j.t.Wait(ctx, ids(alive), activePace)
+			pace := idlePace
+			if len(alive) > wakersMost {
+				pace = activePace
+			}
+			j.t.Wait(ctx, ids(alive), pace)
 		} else if clean++; j.restless(leaf) {
 			clean = 0
 			j.t.Wait(ctx, nil, j.o.Settle)
@@ -37,6 +42,9 @@ func (j *Lineage) WaitEmpty(ctx context.Context, leaf string) error {
 // emptyRest is how many times as long as it took to look is waited before the next look:
 // where many end all the time each would bring one.
 const emptyRest = 2
+
+// wakersMost is of how many processes a [Table] surely tells that one ended.
+const wakersMost = 250
 
 // restless says whether there are members in a leaf that the last reading does not show.
 func (j *Lineage) restless(leaf string) bool {

@@ -27,11 +27,13 @@ func (j *Lineage) freeze(ctx context.Context, leaf string) (bool, *Picture, erro
 	end := j.t.Clock() + j.o.FreezeFor
 	asked := map[ID]bool{} // was sent SIGSTOP
 	var last map[ID]bool   // who stood still in the reading before, all others being gone
+	var shown *Picture     // of the reading before: who was stopped must be gone on with
 	for deep := true; ; deep = false {
-		p, err := j.look(ctx, deep || last != nil)
+		p, err := j.look(ctx, leaf, deep || last != nil)
 		if err != nil {
-			return false, nil, err
+			return false, shown, err
 		}
+		shown = p
 		if p.Joined > 0 {
 			j.changed() //nolint:errcheck // the brake needs no record
 		}

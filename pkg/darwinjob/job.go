@@ -21,6 +21,7 @@ type Lineage struct {
 	mu     sync.Mutex
 	l      *Ledger
 	read   seen
+	dirty  bool           // what was last handed out was not written down
 	denied map[ID]bool    // kill said that they are another user's
 	live   map[ID]*Node   // members that were alive when last seen
 	shield map[int]string // who must not be signalled, as of the last reading
@@ -39,6 +40,10 @@ type Options struct {
 	// the others those that descend from a root are ended although the caller descends
 	// from them, or is in their process group: somebody closes the session that he is in.
 	Inside bool
+	// Helper says of a process that it is one of the tracker's own which serves another session
+	// or another leaf than the one that is looked at, "" for all: it is no member, and what it
+	// started is none for being its child.
+	Helper func(p *Proc, leaf string) bool
 	// Reaper says that the caller is the one to whom the session's orphans are given.
 	Reaper bool
 	// FreezeFor bounds the search for a standstill before a kill (5 s), KillFor the time
@@ -90,8 +95,8 @@ func (p *Picture) Alive(leaf string) []*Member {
 func (j *Lineage) Look(ctx context.Context, deep bool) (*Picture, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	p, err := j.look(ctx, deep)
-	if err == nil && p.Joined > 0 {
+	p, err := j.look(ctx, "", deep)
+	if err == nil && (p.Joined > 0 || j.dirty) {
 		err = j.changed()
 	}
 	return p, err
@@ -109,10 +114,12 @@ func (j *Lineage) changed() error {
 	if j.o.Changed == nil {
 		return nil
 	}
-	return j.o.Changed(j.l)
+	err := j.o.Changed(j.l)
+	j.dirty = err != nil
+	return err
 }
 
-func (j *Lineage) look(ctx context.Context, deep bool) (*Picture, error) {
+func (j *Lineage) look(ctx context.Context, leaf string, deep bool) (*Picture, error) {
 	s, err := j.t.List(ctx)
 	if err != nil {
 		return nil, err
@@ -137,6 +144,9 @@ func (j *Lineage) look(ctx context.Context, deep bool) (*Picture, error) {
 		for _, m := range v.yield(rivals) {
 			p.Suspects = append(p.Suspects, Suspect{Proc: m.Proc, Score: m.Score, Evidence: m.Evidence, Why: "two sessions claim it"})
 		}
+	}
+	if j.o.Helper != nil {
+		v.Members = slices.DeleteFunc(v.Members, func(m *Member) bool { return m.alive() && j.o.Helper(&m.Proc, leaf) })
 	}
 	if j.o.Inside {
 		v.unshield()
@@ -172,7 +182,12 @@ func (j *Lineage) Encode() ([]byte, error) {
 // Signal sends sig once to each living member of a leaf, parents first, and says to
 // how many.
 func (j *Lineage) Signal(ctx context.Context, leaf string, sig syscall.Signal) (int, error) {
-	p, err := j.Look(ctx, true)
+	j.mu.Lock()
+	p, err := j.look(ctx, leaf, true)
+	if err == nil && p.Joined > 0 {
+		err = j.changed()
+	}
+	j.mu.Unlock()
 	if err != nil {
 		return 0, err
 	}

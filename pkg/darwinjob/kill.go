@@ -42,6 +42,9 @@ func (r *Report) Err(path string) error {
 		return nil
 	}
 	e := &proc.SurvivorsError{Path: path}
+	if len(r.Survivors) == 0 {
+		e.Survivors = []proc.Survivor{{Comm: "somebody", State: "?", UID: -1, Wchan: "that nobody is left was not seen in time"}}
+	}
 	for _, s := range r.Survivors {
 		e.Survivors = append(e.Survivors, proc.Survivor{PID: s.PID, Start: s.Start, Comm: s.Comm, State: s.letter(), UID: s.UID, Wchan: s.Why})
 	}
@@ -163,7 +166,7 @@ const blurredTries = 10
 
 // verify reads once more.
 func (k *kill) verify(ctx context.Context) error {
-	p, err := k.j.look(ctx, true)
+	p, err := k.j.look(ctx, k.leaf, true)
 	if err != nil {
 		return err
 	}
@@ -186,7 +189,7 @@ func (k *kill) verify(ctx context.Context) error {
 		if !slices.ContainsFunc(p.Alive(k.leaf), func(m *Member) bool { return !k.j.isStub(m) }) {
 			k.phase, k.r.Empty = unstub, true
 		}
-	case k.j.t.Clock() >= k.end || ctx.Err() != nil:
+	case k.j.t.Clock() >= k.end && k.clean == 0 || ctx.Err() != nil:
 		k.phase = done
 	case len(left) > 0:
 		k.j.t.Wait(ctx, ids(left), k.j.o.Settle)
@@ -218,7 +221,7 @@ func (k *kill) endStub(ctx context.Context) error {
 		return nil
 	}
 	for {
-		p, err := k.j.look(ctx, false)
+		p, err := k.j.look(ctx, k.leaf, false)
 		if err != nil {
 			return err
 		}

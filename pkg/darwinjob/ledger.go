@@ -184,6 +184,9 @@ func (l *Ledger) Merge(o *Ledger) error {
 			l.add(&c)
 			continue
 		}
+		if n.Root && !have.Root || n.Root == have.Root && n.Depth < have.Depth {
+			have.Leaf = n.Leaf // whose keeper is nearer: a command of the session may have started another
+		}
 		have.Root, have.Sealed = have.Root || n.Root, have.Sealed || n.Sealed
 		have.Score, have.Depth, have.Absent = max(have.Score, n.Score), min(have.Depth, n.Depth), min(have.Absent, n.Absent)
 		for _, v := range n.Versions {

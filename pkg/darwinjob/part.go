@@ -57,6 +57,13 @@ func (j *Lineage) Rename(session, leaf, as string) {
 	j.l.Rename(session, leaf, as)
 }
 
+// Merge is [Ledger.Merge] into the lineage's ledger.
+func (j *Lineage) Merge(o *Ledger) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.l.Merge(o)
+}
+
 // Ledger is a copy of what is known now.
 func (j *Lineage) Ledger() *Ledger {
 	j.mu.Lock()

@@ -86,7 +86,7 @@ func (j *Lineage) quick() int {
 	}
 	found, _ := j.children("")
 	n := len(found)
-	if n > 0 {
+	if n > 0 || j.dirty {
 		j.changed() //nolint:errcheck // the reading that follows within fullPace says it again
 	}
 	return n

@@ -3,6 +3,7 @@ package session
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -11,10 +12,12 @@ import (
 	"github.com/sessionbox/sessionbox/pkg/darwinjob"
 	"github.com/sessionbox/sessionbox/pkg/internal/keeper"
 	"github.com/sessionbox/sessionbox/pkg/internal/proc"
+	"github.com/sessionbox/sessionbox/pkg/store"
 )
 
-// partAway is the part of a lineage's records that names who was given to other sessions.
-const partAway = "away"
+// partAway begins the names of the parts of a lineage's records that say who was given to
+// other sessions, each time in one more.
+const partAway = "away-"
 
 // Enter takes the calling process into a leaf, before it execs in place. It has no keeper
 // above it, only a watcher beside it.
@@ -38,22 +41,18 @@ func (b *lineageBox) Move(_ context.Context, leaf string, pid int) error {
 // receive takes processes in as the first ones of a leaf, with what they will start, and has
 // them watched. It is written down before it returns.
 func (b *lineageBox) receive(leaf string, procs []darwinjob.Proc) error {
-	parts, _ := b.m.store.Lineage(b.rec.ID)
-	l, err := darwinjob.DecodeLedger(parts[leaf])
+	here, err := darwinjob.Here(context.Background(), b.table)
 	if err != nil {
-		here, err := darwinjob.Here(context.Background(), b.table)
-		if err != nil {
-			return err
-		}
-		l = darwinjob.NewLedger(b.rec.ID, here)
-		l.Cookie = b.rec.Cookie
+		return err
 	}
+	l := darwinjob.NewLedger(b.rec.ID, here)
+	l.Cookie = b.rec.Cookie
 	for _, p := range procs {
 		l.AddRoot(p, leaf)
 	}
 	data, err := l.Encode()
 	if err == nil {
-		err = b.m.store.PutLineage(b.rec.ID, leaf, data)
+		err = b.m.store.PutLineage(b.rec.ID, keeper.InPart(leaf), data)
 	}
 	if err != nil {
 		return recordError(err)
@@ -85,7 +84,7 @@ func (b *lineageBox) rewatch() {
 	}
 	done := map[string]bool{}
 	for _, m := range p.Alive("") {
-		if done[m.Leaf] || parts[m.Leaf] == nil {
+		if done[m.Leaf] || !hasLeaf(parts, m.Leaf) {
 			continue
 		}
 		done[m.Leaf] = true
@@ -93,6 +92,27 @@ func (b *lineageBox) rewatch() {
 			b.m.log.Warn("watch what has lost its keeper", "session", b.rec.ID, "leaf", m.Leaf, "err", err)
 		}
 	}
+}
+
+// hasLeaf says whether there is a part about a leaf.
+func hasLeaf(parts map[string][]byte, leaf string) bool {
+	for part := range parts {
+		if keeper.LeafOf(part) == leaf {
+			return true
+		}
+	}
+	return false
+}
+
+// forget removes all parts about a leaf.
+func (b *lineageBox) forget(leaf string) error {
+	parts, err := b.m.store.Lineage(b.rec.ID)
+	for part := range parts {
+		if keeper.LeafOf(part) == leaf {
+			err = errors.Join(err, b.m.store.RemoveLineage(b.rec.ID, part))
+		}
+	}
+	return err
 }
 
 // watched says whether a leaf has a keeper or a watcher that lives.
@@ -126,35 +146,46 @@ func (b *lineageBox) handOver(ctx context.Context, leaf string, to *lineageBox, 
 		err = b.m.store.PutLineage(b.rec.ID, keeper.MovedPart(leaf), note)
 	}
 	if err == nil {
-		err = b.m.store.RemoveLineage(b.rec.ID, leaf)
+		err = b.forget(leaf)
 	}
 	if err != nil {
 		return recordError(err)
 	}
+	to.wake(ctx, b, as)
 	return to.watch(as)
+}
+
+// wake lets those run on that came out of a frozen session into one that is not.
+func (b *lineageBox) wake(ctx context.Context, from *lineageBox, leaf string) {
+	stood, err := from.Frozen()
+	if err != nil || !stood {
+		return
+	}
+	if stands, err := b.Frozen(); err != nil || stands {
+		return
+	}
+	j, err := b.job(false)
+	if err == nil {
+		err = j.Thaw(ctx, leaf)
+	}
+	if err != nil {
+		b.m.log.Warn("let those run on that were kept out of a frozen session", "session", b.rec.ID, "err", err)
+	}
 }
 
 // giveAway lets go of processes that another session has received.
 func (b *lineageBox) giveAway(ids []darwinjob.ID) error {
-	parts, _ := b.m.store.Lineage(b.rec.ID)
-	l, err := darwinjob.DecodeLedger(parts[partAway])
+	here, err := darwinjob.Here(context.Background(), b.table)
 	if err != nil {
-		here, err := darwinjob.Here(context.Background(), b.table)
-		if err != nil {
-			return err
-		}
-		l = darwinjob.NewLedger(b.rec.ID, here)
+		return err
 	}
-	for _, id := range ids {
-		if !slices.ContainsFunc(l.Away, id.Same) {
-			l.Away = append(l.Away, id)
-		}
-	}
+	l := darwinjob.NewLedger(b.rec.ID, here)
+	l.Away = ids
 	data, err := l.Encode()
 	if err != nil {
 		return err
 	}
-	return recordError(b.m.store.PutLineage(b.rec.ID, partAway, data))
+	return recordError(b.m.store.PutLineage(b.rec.ID, partAway+store.NewID(), data))
 }
 
 // isPart says whether a part of the records is a ledger.

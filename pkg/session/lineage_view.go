@@ -52,7 +52,7 @@ func (b *lineageBox) ledger(id string) (l *darwinjob.Ledger, err error) {
 		b.m.log.Debug("read the lineage", "session", id, "err", err)
 	}
 	for part, data := range parts {
-		if _, moved := parts[keeper.MovedPart(part)]; moved || !isPart(part) {
+		if _, moved := parts[keeper.MovedPart(keeper.LeafOf(part))]; moved || !isPart(part) {
 			continue // what is given away is another's, also if its keeper has written once more
 		}
 		p, err := darwinjob.DecodeLedger(data)
@@ -88,7 +88,7 @@ func (b *lineageBox) job(rivals bool) (*darwinjob.Lineage, error) {
 			b.m.log.Debug("read the lineage of a session inside", "session", n.id, "err", err)
 		}
 	}
-	o := darwinjob.Options{Inside: true}
+	o := darwinjob.Options{Inside: true, Helper: b.others()}
 	if rivals {
 		o.Rivals = b.rivals
 	}

@@ -268,7 +268,18 @@ func (b *lineageBox) RemoveLeaf(leaf string) error {
 	if slices.ContainsFunc(l.Reapers, func(r darwinjob.Reaper) bool { return r.Leaf == leaf && b.lives(r.ID) }) {
 		return nil
 	}
-	return b.m.store.RemoveLineage(b.rec.ID, leaf)
+	parts, err := b.m.store.Lineage(b.rec.ID)
+	if err == nil && !hasLeaf(parts, leaf) {
+		return nil
+	}
+	members, err := b.Members(leaf) // its keeper was killed: the record is all there is
+	if err == nil && len(members) > 0 {
+		err = fmt.Errorf("%d processes: %w", len(members), syscall.EBUSY)
+	}
+	if err != nil {
+		return fmt.Errorf("forget %s of session %s: %w", leaf, b.rec.ID, err)
+	}
+	return b.forget(leaf)
 }
 
 // lives says whether a process of ours is there still.

@@ -25,6 +25,8 @@ import (
 type Hooks struct {
 	// Abandoned is called before all of a task is ended whose caller died.
 	Abandoned func(st *store.Store, o *Order)
+	// End ends all of a task's leaf, as the session knows it; false: it cannot be asked.
+	End func(ctx context.Context, st *store.Store, o *Order) bool
 	// Ended is called when the command has ended and nobody else is left to record it.
 	Ended func(st *store.Store, o *Order, ws syscall.WaitStatus)
 }
@@ -40,7 +42,9 @@ type keeping struct {
 	st          *store.Store
 	job         *darwinjob.Lineage
 	reaper      bool
-	command     int // its pid
+	received    map[string]bool // parts that a watcher has taken up
+	command     int             // its pid
+	self        string          // see comm
 	gone        bool
 	stays       bool // the front was told that something is left
 	ended       chan syscall.WaitStatus
@@ -131,7 +135,7 @@ func (k *keeping) begin() error {
 		k.reaper = true
 		l.Reapers = []darwinjob.Reaper{{ID: self, Leaf: k.o.Leaf}}
 	}
-	k.job = darwinjob.New(table, l, darwinjob.Options{Changed: k.save, Reaper: k.reaper})
+	k.job = darwinjob.New(table, l, darwinjob.Options{Changed: k.save, Helper: k.others, Reaper: k.reaper})
 	return k.save(l)
 }
 
@@ -156,7 +160,7 @@ func (k *keeping) resume() error {
 		k.reaper = true
 		l.Reapers = append(l.Reapers, darwinjob.Reaper{ID: self, Leaf: k.o.Leaf})
 	}
-	k.job = darwinjob.New(table, l, darwinjob.Options{Changed: k.save, Reaper: k.reaper})
+	k.job = darwinjob.New(table, l, darwinjob.Options{Changed: k.save, Helper: k.others, Reaper: k.reaper})
 	return k.save(l)
 }
 
@@ -277,7 +281,8 @@ func (k *keeping) finished(ws syscall.WaitStatus) {
 	}
 	if k.h.Ended != nil && proc.FateOf(k.o.Supervisor) == proc.Gone {
 		k.follow()
-		k.h.Ended(k.st, &k.o, ws)
+		o := k.order()
+		k.h.Ended(k.st, &o, ws)
 	}
 	k.ended <- ws
 }
@@ -300,11 +305,16 @@ func (k *keeping) abandon() {
 		return
 	}
 	if k.h.Abandoned != nil {
-		k.h.Abandoned(k.st, &k.o)
+		o := k.order()
+		k.h.Abandoned(k.st, &o)
 	}
 	go func() { // it is reaped meanwhile
 		ctx, cancel := context.WithTimeout(context.Background(), killTime)
 		defer cancel()
+		o := k.order()
+		if k.h.End != nil && k.h.End(ctx, k.st, &o) {
+			return
+		}
 		_, _ = k.job.Kill(ctx, k.leaf()) // what survives shows up as a leftover of the task
 	}()
 }

@@ -2,8 +2,12 @@ package keeper
 
 import (
 	"encoding/json"
+	"os"
+	"strings"
 
 	"github.com/sessionbox/sessionbox/pkg/darwinjob"
+	"github.com/sessionbox/sessionbox/pkg/internal/proc"
+	"github.com/sessionbox/sessionbox/pkg/store"
 )
 
 // Moved is where a leaf is kept from now on. It is written into the part [MovedPart] of the
@@ -20,6 +24,19 @@ const MovedPrefix = "moved-"
 // MovedPart is the part of a lineage that says where a leaf is now.
 func MovedPart(leaf string) string { return MovedPrefix + leaf }
 
+// inWord is between a leaf and the rest of the name of a part that says who was received in it.
+const inWord = "-in-"
+
+// InPart is a part of its own for processes that come into a leaf from elsewhere: each part has
+// one writer, and that of the leaf is its keeper.
+func InPart(leaf string) string { return leaf + inWord + store.NewID() }
+
+// LeafOf is the leaf that a part is about.
+func LeafOf(part string) string {
+	leaf, _, _ := strings.Cut(part, inWord)
+	return leaf
+}
+
 func (k *keeping) id() string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -30,6 +47,34 @@ func (k *keeping) leaf() string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.o.Leaf
+}
+
+// order is what is kept, by the names of now.
+func (k *keeping) order() Order {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.o
+}
+
+// others says of a process that it serves another session or, of one leaf, any.
+func (k *keeping) others(p *darwinjob.Proc, leaf string) bool {
+	if p.Comm != k.comm() {
+		return false
+	}
+	ids, ok := Session(proc.Args(p.PID))
+	return ok && (leaf != "" || ids[len(ids)-1] != k.id())
+}
+
+// comm is what the kernel calls our program.
+func (k *keeping) comm() string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.self == "" {
+		if st, err := proc.ReadStat(os.Getpid()); err == nil {
+			k.self = st.Comm
+		}
+	}
+	return k.self
 }
 
 // moved reads whether the leaf was given to another session.
@@ -48,10 +93,9 @@ func (k *keeping) follow() {
 		k.restore()
 		return
 	}
-	former := k.id()
-	from := k.adopt(to)
-	_ = k.st.RemoveLineage(former, from) // it may have been written once more meanwhile
-	k.job.Rename(k.id(), from, to.Leaf)
+	if from, done := k.adopt(to); done {
+		k.job.Rename(k.id(), from, to.Leaf)
+	}
 	_ = k.save(k.job.Ledger())
 }
 
@@ -63,22 +107,26 @@ func (k *keeping) restore() {
 	}
 }
 
-// adopt takes over the new names, and gives the former leaf.
-func (k *keeping) adopt(to Moved) (from string) {
+// adopt takes over the new names, removes what was written under the former ones, and gives
+// the former leaf. Not done: somebody else of us just did.
+func (k *keeping) adopt(to Moved) (from string, done bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	from = k.o.Leaf
+	former, from := k.o.ID(), k.o.Leaf
+	if former == to.Sessions[len(to.Sessions)-1] {
+		return from, false
+	}
+	_ = k.st.RemoveLineage(former, from) // it may have been written once more meanwhile
 	k.o.Sessions, k.o.Leaf, k.o.Task, k.kept = to.Sessions, to.Leaf, to.Task, true
-	return from
+	return from, true
 }
 
 // save writes the ledger down where the leaf is now.
 func (k *keeping) save(l *darwinjob.Ledger) error {
 	if to, ok := k.moved(); ok {
-		former := k.id()
-		from := k.adopt(to)
-		_ = k.st.RemoveLineage(former, from)
-		l.Rename(k.id(), from, to.Leaf)
+		if from, done := k.adopt(to); done {
+			l.Rename(k.id(), from, to.Leaf)
+		}
 	}
 	b, err := l.Encode()
 	if err != nil {

@@ -3,6 +3,7 @@ package keeper
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -83,7 +84,7 @@ func watcher(args []string) int {
 	}
 	files := inherited(4)
 	ready := files[1]
-	k := &keeping{answer: files[0], ended: make(chan syscall.WaitStatus, 1)}
+	k := &keeping{answer: files[0], ended: make(chan syscall.WaitStatus, 1), received: map[string]bool{}}
 	if err := json.NewDecoder(files[0]).Decode(&k.o); err != nil || len(k.o.Sessions) == 0 {
 		return 1
 	}
@@ -109,9 +110,17 @@ func watcher(args []string) int {
 		look, done := context.WithTimeout(ctx, idleLook)
 		err := k.job.WaitEmpty(look, k.leaf())
 		done()
-		if err == nil {
+		// Who came meanwhile is in a part of its own.
+		came := k.receive()
+		if err == nil && !came {
 			_ = k.st.RemoveLineage(k.id(), k.leaf())
+			for part := range k.received {
+				_ = k.st.RemoveLineage(k.id(), part)
+			}
 			return 0
+		}
+		if err != nil && !errors.Is(err, context.DeadlineExceeded) {
+			time.Sleep(idleLook) // the table cannot be read at the moment
 		}
 		k.follow()
 		if _, err := k.st.Get(k.id()); err != nil {
@@ -127,19 +136,43 @@ func (k *keeping) load() error {
 	if err != nil {
 		return err
 	}
-	parts, err := k.st.Lineage(k.id())
-	if err != nil && parts[k.leaf()] == nil {
-		return err
-	}
-	l, err := darwinjob.DecodeLedger(parts[k.leaf()])
+	here, err := darwinjob.Here(context.Background(), table)
 	if err != nil {
 		return err
+	}
+	l := darwinjob.NewLedger(k.id(), here)
+	if own, err := k.st.LineagePart(k.id(), k.leaf()); err == nil && own != nil {
+		if l, err = darwinjob.DecodeLedger(own); err != nil {
+			return err
+		}
 	}
 	self, err := table.Lookup(os.Getpid())
 	if err != nil {
 		return err
 	}
 	l.Reapers = append(l.Reapers, darwinjob.Reaper{ID: self.ID, Leaf: k.leaf()})
-	k.job = darwinjob.New(table, l, darwinjob.Options{Changed: k.save})
-	return k.save(l)
+	k.job = darwinjob.New(table, l, darwinjob.Options{Changed: k.save, Helper: k.others})
+	if !k.receive() && len(l.Nodes) == 0 {
+		return errors.New("nobody is to be watched")
+	}
+	return k.save(k.job.Ledger())
+}
+
+// receive takes up who came into the leaf since it was asked last, and says whether somebody did.
+func (k *keeping) receive() bool {
+	parts, _ := k.st.Lineage(k.id()) // what cannot be read is read the next time
+	came := false
+	for part, data := range parts {
+		if part == k.leaf() || LeafOf(part) != k.leaf() || k.received[part] {
+			continue
+		}
+		l, err := darwinjob.DecodeLedger(data)
+		if err == nil {
+			err = k.job.Merge(l)
+		}
+		if err == nil {
+			k.received[part], came = true, true
+		}
+	}
+	return came
 }
