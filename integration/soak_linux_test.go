@@ -536,8 +536,15 @@ func ownerPID(i *session.Info) int {
 }
 
 // gone takes a session that was closed, with those inside it, out of the model.
+//
+// Of one inside whose own close was broken off there may be no more than a record: nothing in
+// the box that is closed tells of it, and a reconcile finishes it.
 func (s *soak) gone(b *soaked) {
 	for _, c := range s.inside(b) {
+		if c != b && c.half {
+			c.parent, c.unsure = "", true
+			continue
+		}
 		s.closed[c.id] = s.steps
 	}
 	s.sessions = slices.DeleteFunc(s.sessions, func(c *soaked) bool { _, over := s.closed[c.id]; return over })
