@@ -308,7 +308,7 @@ func (s *soak) owning() *deed {
 		return s.opening()
 	}
 	how := []string{"--attach", "--take-over"}[s.rng.IntN(2)]
-	d := &deed{args: []string{"open", "--json", "--name", b.name, how}, touches: []*soaked{b}, opens: b.name, ends: []string{b.id}}
+	d := &deed{args: []string{"open", "--json", "--name", b.name, how}, touches: []*soaked{b}, opens: b.name, ends: s.endsWith(b)}
 	var o *running
 	if s.rng.IntN(4) == 0 {
 		d.args = append(d.args, "--lease", "1h")
@@ -441,7 +441,7 @@ func (s *soak) closing() *deed {
 	if !ok {
 		return s.opening()
 	}
-	d := &deed{args: []string{"close", "--json", b.id}, ends: []string{b.id}, touches: s.inside(b)}
+	d := &deed{args: []string{"close", "--json", b.id}, ends: s.endsWith(b), touches: s.inside(b)}
 	switch s.rng.IntN(4) {
 	case 0:
 		d.args = append(d.args, "--now")
@@ -477,7 +477,7 @@ func (s *soak) reconciling() *deed {
 		if s.policed(b) || b.lost {
 			d.touches = append(d.touches, b)
 			if !dry && s.mayPolicyEnd(b) {
-				d.ends = append(d.ends, b.id)
+				d.ends = append(d.ends, s.endsWith(b)...)
 			}
 		}
 		if b.sound() && b.ownerGone() && !b.keep || b.half {

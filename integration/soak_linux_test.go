@@ -561,6 +561,14 @@ func (s *soak) inside(b *soaked) []*soaked {
 	return all
 }
 
+// endsWith are the sessions that are closed with one: what left their boxes ends, too.
+func (s *soak) endsWith(b *soaked) (ids []string) {
+	for _, c := range s.inside(b) {
+		ids = append(ids, c.id)
+	}
+	return ids
+}
+
 func (s *soak) frozenAround(b *soaked) bool {
 	for _, c := range s.sessions {
 		if c.id == b.parent && b.parent != "" {

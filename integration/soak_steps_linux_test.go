@@ -56,7 +56,7 @@ func (s *soak) beGuarded() {
 		if s.policed(b) {
 			b.unsure = true
 			if s.mayPolicyEnd(b) {
-				s.ends = append(s.ends, b.id)
+				s.ends = append(s.ends, s.endsWith(b)...)
 			}
 		}
 	}

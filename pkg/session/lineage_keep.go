@@ -212,5 +212,8 @@ func (s *Session) takeLineage(from *lineageBox, to *lineageBox, toLeaf string, m
 	if err := from.giveAway([]darwinjob.ID{p.ID}); err != nil {
 		return fmt.Errorf("process %d was received, and not let go of: %w", m.PID, err)
 	}
+	ctx, cancel := context.WithTimeout(context.Background(), lookTime)
+	defer cancel()
+	to.wake(ctx, from, toLeaf)
 	return nil
 }

@@ -147,6 +147,7 @@ func (b *lineageBox) glance() (*darwinjob.Picture, error) {
 // is another process by the time that it is read, and always its keeper's child.
 func (b *lineageBox) addOrphans(j *darwinjob.Lineage, p *darwinjob.Picture) error {
 	l := j.Ledger()
+	others := b.others()
 	for _, r := range l.Reapers {
 		if j.Shared(r.ID) {
 			continue
@@ -156,7 +157,9 @@ func (b *lineageBox) addOrphans(j *darwinjob.Lineage, p *darwinjob.Picture) erro
 			return fmt.Errorf("list session %s: %w", b.rec.ID, err)
 		}
 		for _, kid := range kids {
-			b.addOrphan(l, p, kid, r.Leaf)
+			if !others(&kid, "") {
+				b.addOrphan(l, p, kid, r.Leaf)
+			}
 		}
 	}
 	return nil

@@ -215,7 +215,7 @@ func (b *lineageBox) Signal(ctx context.Context, leaf string, sig syscall.Signal
 
 // WaitEmpty returns when two looks in a row found nobody.
 func (b *lineageBox) WaitEmpty(ctx context.Context, leaf string) error {
-	j, err := b.job(false)
+	j, err := b.job(true)
 	if err != nil {
 		return err
 	}
