@@ -81,7 +81,10 @@ func (m *Manager) children(rec *store.Session, box Box) []string {
 					ids = append(ids, n.ID)
 				}
 			}
-			return append(ids, m.recordedInside(rec, store.KindLineage)...)
+			if m.store.MayHaveLineage() { // it costs reading all records
+				ids = append(ids, m.recordedInside(rec, store.KindLineage)...)
+			}
+			return ids
 		}
 	}
 	return m.recordedInside(rec, "")
