@@ -134,7 +134,7 @@ func (j *Lineage) look(ctx context.Context, leaf string, deep bool) (*Picture, e
 		p.Suspects = v.search(j.t, &j.read)
 		j.read.forget(v)
 	}
-	if j.o.Rivals != nil {
+	if j.o.Rivals != nil && len(v.Members)+len(j.l.Reapers) > 0 {
 		rivals := j.o.Rivals()
 		j.shared = map[ID]bool{}
 		for _, r := range rivals {
