@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/sessionbox/sessionbox/pkg/darwinjob"
@@ -28,16 +29,21 @@ const partFrozen = "frozen"
 // ledger puts together what all keepers of a session have written. What is of another boot
 // or unreadable tells nothing; the marks are known without any.
 func (b *lineageBox) ledger(id string) (l *darwinjob.Ledger, err error) {
-	here, err := darwinjob.Here(context.Background(), b.table)
-	if err != nil {
-		return nil, err
-	}
 	rec := b.rec
 	if id != b.rec.ID {
 		if rec, _, err = b.m.load(id); err != nil {
 			return nil, err
 		}
 	}
+	return b.ledgerOf(&rec)
+}
+
+func (b *lineageBox) ledgerOf(rec *store.Session) (l *darwinjob.Ledger, err error) {
+	here, err := darwinjob.Here(context.Background(), b.table)
+	if err != nil {
+		return nil, err
+	}
+	id := rec.ID
 	l = darwinjob.NewLedger(id, here)
 	l.Cookie = rec.Cookie
 	l.LastForks, l.LastEnded = 0, 0
@@ -84,7 +90,7 @@ func (b *lineageBox) jobOf(rivals, ends bool) (*darwinjob.Lineage, error) {
 	}
 	own := b.chain()
 	l.Within = own[:len(own)-1]
-	for _, n := range b.m.nestedLineages(b.rec.ID) {
+	for _, n := range b.nested.read(func() []nestedLineage { return b.m.nestedLineages(b.rec.ID) }) {
 		inner, err := b.ledger(n.id)
 		if err == nil {
 			err = l.Include(inner, func(leaf string) string { return nestedPlace(n.chain, leaf) })
@@ -98,10 +104,34 @@ func (b *lineageBox) jobOf(rivals, ends bool) (*darwinjob.Lineage, error) {
 		o.Helper = b.spared(l)
 	}
 	if rivals {
-		o.Rivals = b.rivals
+		o.Rivals = b.otherSessions
 	}
 	return darwinjob.New(b.table, l, o), nil
 }
+
+// othersTime is for how long what was read of other sessions serves: a close looks many times
+// within it, and nobody can be kept out of a session that is being closed, nor one be opened
+// inside.
+const othersTime = 300 * time.Millisecond
+
+// about is what was read of other sessions, and when.
+type about[T any] struct {
+	mu  sync.Mutex
+	is  T
+	got time.Time
+}
+
+// read gives what is known, or reads it anew.
+func (a *about[T]) read(anew func() T) T {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.got.IsZero() || time.Since(a.got) >= othersTime {
+		a.is, a.got = anew(), time.Now()
+	}
+	return a.is
+}
+
+func (b *lineageBox) otherSessions() []*darwinjob.Ledger { return b.around.read(b.rivals) }
 
 // rivals are the ledgers of all other sessions.
 func (b *lineageBox) rivals() []*darwinjob.Ledger {
@@ -114,7 +144,7 @@ func (b *lineageBox) rivals() []*darwinjob.Ledger {
 		if recs[i].ID == b.rec.ID || recs[i].Kind != store.KindLineage {
 			continue
 		}
-		l, err := b.ledger(recs[i].ID)
+		l, err := b.ledgerOf(&recs[i])
 		if err != nil {
 			continue
 		}

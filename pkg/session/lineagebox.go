@@ -32,6 +32,9 @@ type lineageBox struct {
 	rec   store.Session
 	table darwinjob.Table
 
+	around about[[]*darwinjob.Ledger]
+	nested about[[]nestedLineage]
+
 	mu       sync.Mutex
 	ties     map[string]*keeper.Tie
 	commands map[string]*keeper.Command
