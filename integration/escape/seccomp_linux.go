@@ -34,7 +34,7 @@ func runSeccomp(p params) error {
 		return fmt.Errorf("seccomp: %w", e)
 	}
 	if _, _, e := unix.Syscall(unix.SYS_CLONE3, 0, 0, 0); e != errno {
-		return fmt.Errorf("seccomp: clone3 says %v, want %v", e, errno)
+		return fmt.Errorf("seccomp: clone3 says %w, want %w", e, errno)
 	}
 	return unix.Exec("/bin/sh", []string{"sh", "-ec", p.arg}, os.Environ())
 }
