@@ -102,7 +102,7 @@ func processes(program string) map[int]uint64 {
 			continue
 		}
 		f := bytes.Fields(b[at+1:])
-		if len(f) < 13 {
+		if len(f) < 13 || string(f[0]) == "Z" {
 			continue
 		}
 		user, _ := strconv.ParseUint(string(f[11]), 10, 64)
