@@ -71,12 +71,19 @@ func (v *View) suspect(t Table, read *seen, p *Proc) Suspect {
 	if v.l.Dir != "" && p.PPID == 1 && m.Cwd == v.l.Dir {
 		s.Evidence = append(s.Evidence, ByCwd, ByWindow)
 	}
+	if had := read.blurred[p.ID]; had != nil && s.Evidence == nil {
+		s.Evidence = had // it may have hidden it since: it is the same process
+	}
 	s.Score = score(s.Evidence)
 	switch {
 	case s.Score < killBar:
 		s.Why = "what speaks for it proves nothing"
 	case v.blurred(p):
 		s.Why = whyBlurred
+		if read.blurred == nil {
+			read.blurred = map[ID][]Evidence{}
+		}
+		read.blurred[p.ID] = s.Evidence
 	case !v.coalitionFits(p):
 		// What launchd starts on request has a coalition of its own: it was handed an
 		// environment, and is nobody's descendant.
@@ -111,6 +118,8 @@ func (v *View) blurred(p *Proc) bool {
 // and an exec shows in the version, where there is one.
 type seen struct {
 	was map[ID]seenMarks
+	// blurred is what spoke for those who were left alone because they changed meanwhile.
+	blurred map[ID][]Evidence
 }
 
 type seenMarks struct {
@@ -143,6 +152,11 @@ func (c *seen) forget(v *View) {
 	for id := range c.was {
 		if p := v.pid[id.PID]; p == nil || p.ID != id {
 			delete(c.was, id)
+		}
+	}
+	for id := range c.blurred {
+		if p := v.pid[id.PID]; p == nil || p.ID != id {
+			delete(c.blurred, id)
 		}
 	}
 }
