@@ -41,9 +41,8 @@ type Options struct {
 	// from them, or is in their process group: somebody closes the session that he is in.
 	Inside bool
 	// Helper says of a process that it is one of the tracker's own which serves another session
-	// or another leaf than the one that is looked at, "" for all, or is another's for a reason
-	// that a ledger does not know: it is no member, and what it started is none for being its
-	// child.
+	// or another leaf than the one that is looked at, "" for all: it is no member, and what it
+	// started is none for being its child.
 	Helper func(p *Proc, leaf string) bool
 	// Reaper says that the caller is the one to whom the session's orphans are given.
 	Reaper bool

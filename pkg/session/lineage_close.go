@@ -16,7 +16,7 @@ import (
 // Kill ends all of a leaf: it stops them until nobody moves, kills children before their
 // parents, and looks until twice in a row nobody is found.
 func (b *lineageBox) Kill(ctx context.Context, leaf string) error {
-	j, err := b.jobOf(true, true)
+	j, err := b.job(true)
 	if err != nil {
 		return err
 	}

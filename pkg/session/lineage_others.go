@@ -29,23 +29,6 @@ func (b *lineageBox) others() func(p *darwinjob.Proc, leaf string) bool {
 	}
 }
 
-// spared are also those who carry the mark that keeps them, in a session that some were kept
-// out of by it: what those start and let go of comes to the keeper that they had, and is not
-// ended here.
-func (b *lineageBox) spared(l *darwinjob.Ledger) func(p *darwinjob.Proc, leaf string) bool {
-	others := b.others()
-	if len(l.Away) == 0 {
-		return others
-	}
-	return func(p *darwinjob.Proc, leaf string) bool {
-		if others(p, leaf) {
-			return true
-		}
-		env, err := proc.Env(p.PID, EnvKeep)
-		return err == nil && env[EnvKeep] == "1"
-	}
-}
-
 // programs is what the kernel calls the programs that helpers run: it keeps 15 bytes of a name.
 func (m *Manager) programs() (names []string) {
 	self, _ := os.Executable()

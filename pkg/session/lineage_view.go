@@ -79,11 +79,6 @@ func (b *lineageBox) ledgerOf(rec *store.Session) (l *darwinjob.Ledger, err erro
 // job is the box's lineage as it is known now. With rivals, those are asked who may have a
 // better claim: it costs reading their records.
 func (b *lineageBox) job(rivals bool) (*darwinjob.Lineage, error) {
-	return b.jobOf(rivals, false)
-}
-
-// jobOf is job; one that is to end somebody spares more.
-func (b *lineageBox) jobOf(rivals, ends bool) (*darwinjob.Lineage, error) {
 	l, err := b.ledger(b.rec.ID)
 	if err != nil {
 		return nil, err
@@ -100,9 +95,6 @@ func (b *lineageBox) jobOf(rivals, ends bool) (*darwinjob.Lineage, error) {
 		}
 	}
 	o := darwinjob.Options{Inside: true, Helper: b.others()}
-	if ends {
-		o.Helper = b.spared(l)
-	}
 	if rivals {
 		o.Rivals = b.otherSessions
 	}

@@ -209,7 +209,7 @@ func (b *lineageBox) Leaves() ([]string, error) {
 
 // Signal sends sig once to each member but our own.
 func (b *lineageBox) Signal(ctx context.Context, leaf string, sig syscall.Signal) (int, error) {
-	j, err := b.jobOf(true, true)
+	j, err := b.job(true)
 	if err != nil {
 		return 0, err
 	}
