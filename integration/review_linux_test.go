@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -111,25 +112,45 @@ func TestTimeoutEndsAll(t *testing.T) {
 }
 
 // TestHiddenAmongHelpers: a member that moves to the leaf of our own processes is
-// neither overlooked by kill nor by wait.
+// neither overlooked by kill nor by wait; nor, where there is no such leaf, is one that has
+// the name and the arguments of a keeper of another session.
 func TestHiddenAmongHelpers(t *testing.T) {
 	r := newRig(t)
-	if r.box == "lineage" {
-		t.Skip("a lineage box has no leaf that one could move to")
-	}
 	p := r.payloads("payload")
 	id := r.open("hidden")
 	r.exec(id, "true").must(t, 0, "exec") // starts the anchor
 	script := `d=$(sed -n 's/^0:://p' /proc/self/cgroup); m=$(awk '$9 == "cgroup2" || $10 == "cgroup2" {print $5; exit}' /proc/self/mountinfo)
 		echo $$ > "$m${d%/*}/anchor/cgroup.procs" && exec ` + strings.Join(p.argv("payload"), " ")
+	if r.box == "lineage" { // bash takes the first of the arguments for its script
+		script = "cd " + r.home + ` && cp "$(command -v bash)" sessionbox && echo 'while :; do sleep 0.1; done' >__keeper &&
+			{ setsid ./sessionbox __keeper keeper ` + r.open("other") + " task-1 3 & exec sleep 600; }"
+	}
 	r.detach(id, "/bin/sh", "-c", script)
-	p.await(1)
+	hidden := func() []ident { return livingIn(p.dir) }
+	if r.box == "lineage" {
+		hidden = func() []ident {
+			return slices.DeleteFunc(everybody(), func(id ident) bool {
+				exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", id.pid))
+				return err != nil || exe != filepath.Join(r.home, "sessionbox") || !id.alive()
+			})
+		}
+	}
+	eventually(t, "the one that hides", func() bool { return len(hidden()) == 1 })
 	if o := r.run("wait", id, "--for", "empty", "--timeout", "500ms"); o.code != 124 {
 		t.Errorf("wait --for empty: exit code %d, want 124", o.code)
 	}
 	r.run("kill", id).must(t, 0, "kill")
+	if left := hidden(); len(left) > 0 {
+		t.Errorf("%v outlived the kill", left)
+	}
 	p.stopped()
+	r.detach(id, "/bin/sh", "-c", script)
+	eventually(t, "another that hides", func() bool { return len(hidden()) == 1 })
 	r.closed(id, graceFlags()...)
+	if left := hidden(); len(left) > 0 {
+		t.Errorf("%v outlived the close", left)
+	}
+	p.stopped()
 }
 
 // TestForeignNotifySocket: a harness that is itself a service with a socket to its

@@ -126,26 +126,19 @@ func (m *Manager) letGo(from string, b *lineageBox, ids []darwinjob.ID) error {
 
 // lineageMembers says of each process that is in a lineage box in which, the innermost.
 func (m *Manager) lineageMembers() (map[int]string, error) {
-	recs, _, err := m.store.Sessions()
+	boxes, err := m.lineageBoxes()
 	if err != nil {
 		return nil, err
 	}
 	in, depth := map[int]string{}, map[int]int{}
-	for i := range recs {
-		if recs[i].Kind != store.KindLineage {
-			continue
-		}
-		b, err := m.openLineage(&recs[i])
-		if err != nil {
-			continue
-		}
+	for _, b := range boxes {
 		p, err := b.glance()
 		if err != nil {
 			return nil, err
 		}
 		for _, mem := range p.Alive("") {
 			if d := len(b.chain()); d > depth[mem.PID] {
-				in[mem.PID], depth[mem.PID] = recs[i].ID, d
+				in[mem.PID], depth[mem.PID] = b.rec.ID, d
 			}
 		}
 	}

@@ -40,11 +40,25 @@ func (m *Manager) programs() (names []string) {
 	return names
 }
 
+// runsHelper says whether a process runs the very file that we do, or that our helpers run. Its
+// name and arguments are anybody's to choose, and spare nobody.
+func (m *Manager) runsHelper(pid int) bool {
+	if proc.SameProgram(pid) {
+		return true
+	}
+	file, err := os.Stat(proc.Exe(pid))
+	if err != nil || m.cfg.Helper == "" {
+		return false
+	}
+	helper, err := os.Stat(m.cfg.Helper)
+	return err == nil && os.SameFile(file, helper)
+}
+
 // servedBy are the session that a helper of ours serves and those around it, outermost first;
 // nil for what is none.
 func (m *Manager) servedBy(p *darwinjob.Proc) []string {
 	argv := proc.Args(p.PID)
-	if len(argv) < 2 || !isOurProgram(p.PID) {
+	if len(argv) < 2 || !m.runsHelper(p.PID) {
 		return nil
 	}
 	switch argv[1] {

@@ -356,6 +356,20 @@ func belowKeeper() (chain []darwinjob.ID, ids []string) {
 	return chain, nil
 }
 
+// lineageBoxes are the boxes of all sessions that are recorded to have one, and can be seen.
+func (m *Manager) lineageBoxes() (all []*lineageBox, err error) {
+	recs, _, err := m.store.Sessions()
+	for i := range recs {
+		if recs[i].Kind != store.KindLineage {
+			continue
+		}
+		if b, err := m.openLineage(&recs[i]); err == nil {
+			all = append(all, b)
+		}
+	}
+	return all, err
+}
+
 // ownSession are the sessions that the caller runs in, outermost first. Who ran already when
 // it was adopted has no keeper above it: records tell of it.
 func (m *Manager) ownSession() []string {
@@ -363,28 +377,21 @@ func (m *Manager) ownSession() []string {
 	if !m.store.MayHaveLineage() {
 		return own
 	}
-	recs, _, err := m.store.Sessions()
+	boxes, err := m.lineageBoxes()
 	if err != nil {
 		return own
 	}
 	chain, _ := belowKeeper()
 	nearest, in := len(chain), ""
-	for i := range recs {
-		if recs[i].Kind != store.KindLineage {
-			continue
-		}
-		b, err := m.openLineage(&recs[i])
-		if err != nil {
-			continue
-		}
-		l, err := b.ledger(recs[i].ID)
+	for _, b := range boxes {
+		l, err := b.ledger(b.rec.ID)
 		if err != nil {
 			continue
 		}
 		for _, n := range l.Roots() {
 			at := slices.IndexFunc(chain, n.Same)
 			if at >= 0 && at < nearest && !slices.ContainsFunc(l.Away, n.Same) {
-				nearest, in = at, recs[i].ID
+				nearest, in = at, b.rec.ID
 			}
 		}
 	}

@@ -227,8 +227,11 @@ func (k *keeping) run() {
 		if k.gone && !k.reaper && !waiting {
 			waiting = true
 			go func() {
-				if k.job.WaitEmpty(ctx, k.leaf()) == nil {
-					close(empty)
+				for ctx.Err() == nil {
+					if k.empty(ctx) {
+						close(empty)
+						return
+					}
 				}
 			}()
 		}

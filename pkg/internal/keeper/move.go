@@ -62,7 +62,8 @@ func (k *keeping) others(p *darwinjob.Proc, leaf string) bool {
 		return false
 	}
 	ids, ok := Session(proc.Args(p.PID))
-	return ok && (leaf != "" || ids[len(ids)-1] != k.id())
+	// A name and arguments are anybody's to choose; the program is not.
+	return ok && proc.SameProgram(p.PID) && (leaf != "" || ids[len(ids)-1] != k.id())
 }
 
 // comm is what the kernel calls our program.

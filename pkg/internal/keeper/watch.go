@@ -107,26 +107,32 @@ func watcher(args []string) int {
 	ready.Close()
 	go func() { _ = k.job.Watch(ctx) }()
 	for {
-		look, done := context.WithTimeout(ctx, idleLook)
-		err := k.job.WaitEmpty(look, k.leaf())
-		done()
+		empty := k.empty(ctx)
 		// Who came meanwhile is in a part of its own.
-		came := k.receive()
-		if err == nil && !came {
+		if came := k.receive(); empty && !came {
 			_ = k.st.RemoveLineage(k.id(), k.leaf())
 			for part := range k.received {
 				_ = k.st.RemoveLineage(k.id(), part)
 			}
 			return 0
 		}
-		if err != nil && !errors.Is(err, context.DeadlineExceeded) {
-			time.Sleep(idleLook) // the table cannot be read at the moment
-		}
 		k.follow()
 		if _, err := k.st.Get(k.id()); err != nil {
 			return 0 // closed, or its records are lost: there is nothing to write to
 		}
 	}
+}
+
+// empty waits for a while until nobody is left in the leaf, and says whether that is so.
+func (k *keeping) empty(ctx context.Context) bool {
+	look, done := context.WithTimeout(ctx, idleLook)
+	defer done()
+	leaf := k.leaf()
+	if k.job.WaitEmpty(look, leaf) != nil {
+		<-look.Done() // who cannot read the table does not try again at once
+		return false
+	}
+	return leaf == k.leaf() // else it got another name meanwhile, and nobody has this one
 }
 
 // load reads what is known of the leaf, and adds ourselves, so that who closes the session
