@@ -93,7 +93,7 @@ func (v *View) yield(rivals []*Ledger) (unclear []*Member) {
 		if !v.l.rivals(r) || !near.meets(r) {
 			continue
 		}
-		rv, err := r.clone().Observe(v.Snapshot)
+		rv, err := r.Clone().Observe(v.Snapshot)
 		if err != nil {
 			continue // of another boot or namespace: it claims nobody here
 		}

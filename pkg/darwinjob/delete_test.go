@@ -62,19 +62,19 @@ func TestMissingEvidence(t *testing.T) {
 				cut := *s
 				cut.Procs = slices.Clone(s.Procs)
 				do(&cut.Procs[at])
-				check(what, l.clone(), &cut)
+				check(what, l.Clone(), &cut)
 			}
 			cut := *s
 			cut.Procs = slices.Delete(slices.Clone(s.Procs), at, at+1)
-			check("process", l.clone(), &cut)
+			check("process", l.Clone(), &cut)
 		}
 		for at := range l.Nodes {
-			c := l.clone()
+			c := l.Clone()
 			c.Nodes = slices.Delete(c.Nodes, at, at+1)
 			check("node", c, s)
 		}
 		for n := range l.Sessions {
-			c := l.clone()
+			c := l.Clone()
 			delete(c.Sessions, n)
 			check("session number", c, s)
 		}
@@ -83,7 +83,7 @@ func TestMissingEvidence(t *testing.T) {
 			"coalitions": func(l *Ledger) { l.Coalitions = nil }, "coalition": func(l *Ledger) { l.Coalition = 0 }, "reaper": func(l *Ledger) { l.Reapers = nil },
 			"forks": func(l *Ledger) { l.LastForks = 0 },
 		} {
-			c := l.clone()
+			c := l.Clone()
 			do(c)
 			check(what, c, s)
 		}

@@ -89,6 +89,7 @@ type kill struct {
 	seen  map[ID]*Member
 	clean int // readings in a row that found nobody
 	blurs int // readings that found nobody but somebody marked, who did not stand still
+	looks int // readings since the first was killed
 	end   time.Duration
 }
 
@@ -164,12 +165,17 @@ func (k *kill) note(p *Picture) {
 // blurredTries is how often who is marked, and changes while it is read, is looked at again.
 const blurredTries = 10
 
+// leastLooks is how often is read after a kill before time is up: where one reading takes
+// seconds, as a hundred others do the same, two that prove the end have to fit in.
+const leastLooks = 5
+
 // verify reads once more.
 func (k *kill) verify(ctx context.Context) error {
 	p, err := k.j.look(ctx, k.leaf, true)
 	if err != nil {
 		return err
 	}
+	k.looks++
 	k.r.Suspects = nil
 	k.note(p)
 	k.last = p
@@ -189,7 +195,7 @@ func (k *kill) verify(ctx context.Context) error {
 		if !slices.ContainsFunc(p.Alive(k.leaf), func(m *Member) bool { return !k.j.isStub(m) }) {
 			k.phase, k.r.Empty = unstub, true
 		}
-	case k.j.t.Clock() >= k.end && k.clean == 0 || ctx.Err() != nil:
+	case k.j.t.Clock() >= k.end && k.looks >= leastLooks && k.clean == 0 || ctx.Err() != nil:
 		k.phase = done
 	case len(left) > 0:
 		k.j.t.Wait(ctx, ids(left), k.j.o.Settle)

@@ -225,8 +225,8 @@ func mergeNumbers(into, from map[int]Number) {
 	}
 }
 
-// clone is one that can be judged by without being changed.
-func (l *Ledger) clone() *Ledger {
+// Clone is one that can be judged by without this one being changed.
+func (l *Ledger) Clone() *Ledger {
 	c := *l
 	c.Nodes = make([]*Node, len(l.Nodes))
 	for i, n := range l.Nodes {
@@ -234,7 +234,7 @@ func (l *Ledger) clone() *Ledger {
 		c.Nodes[i] = &m
 	}
 	c.Sessions, c.Groups, c.Coalitions = maps.Clone(l.Sessions), maps.Clone(l.Groups), slices.Clone(l.Coalitions)
-	c.Strangers, c.Reapers, c.idx = maps.Clone(l.Strangers), slices.Clone(l.Reapers), nil
+	c.Strangers, c.Reapers, c.Away, c.Within, c.idx = maps.Clone(l.Strangers), slices.Clone(l.Reapers), slices.Clone(l.Away), slices.Clone(l.Within), nil
 	return &c
 }
 

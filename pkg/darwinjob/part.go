@@ -3,7 +3,7 @@ package darwinjob
 // Part is what the ledger knows of one leaf, as a ledger of its own: for a session that is
 // to have it from now on, under another name.
 func (l *Ledger) Part(leaf, session, as string) *Ledger {
-	p := l.clone()
+	p := l.Clone()
 	p.Nodes, p.Reapers, p.Away = nil, nil, nil
 	for _, n := range l.Nodes {
 		if n.Leaf == leaf {
@@ -68,14 +68,14 @@ func (j *Lineage) Merge(o *Ledger) error {
 func (j *Lineage) Ledger() *Ledger {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	c := j.l.clone()
+	c := j.l.Clone()
 	return c
 }
 
 // Include is [Ledger.Merge] of a session inside this one: its leaves get other names here, and
 // what it knows of a process counts for more.
 func (l *Ledger) Include(o *Ledger, name func(leaf string) string) error {
-	c := o.clone()
+	c := o.Clone()
 	c.Away = nil
 	for _, n := range c.Nodes {
 		n.Leaf = name(n.Leaf)

@@ -126,13 +126,24 @@ func (m *Manager) letGo(from string, b *lineageBox, ids []darwinjob.ID) error {
 
 // lineageMembers says of each process that is in a lineage box in which, the innermost.
 func (m *Manager) lineageMembers() (map[int]string, error) {
-	boxes, err := m.lineageBoxes()
+	recs, _, err := m.store.Sessions()
+	if err != nil {
+		return nil, err
+	}
+	all, err := surveyAll(m)
 	if err != nil {
 		return nil, err
 	}
 	in, depth := map[int]string{}, map[int]int{}
-	for _, b := range boxes {
-		p, err := b.glance()
+	for i := range recs {
+		if recs[i].Kind != store.KindLineage {
+			continue
+		}
+		b, err := m.lineageIn(&recs[i], all)
+		if err != nil {
+			continue // of another pid namespace: none of it can be adopted here
+		}
+		_, p, err := b.look()
 		if err != nil {
 			return nil, err
 		}

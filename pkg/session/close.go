@@ -127,6 +127,7 @@ type closing struct {
 	running    map[int]bool           // tasks whose command ran then
 	tallies    map[int]memlimit.Tally // of tasks, before anything was ended
 	shared     []string               // directories for temporary files that stayed for another session
+	pass       func()                 // passes on our turn, nil when it is not ours
 }
 
 func (c *closing) note(s string) { c.r.Notes = append(c.r.Notes, s) }
@@ -191,6 +192,8 @@ func (c *closing) run(ctx context.Context) error {
 	if c.o.DryRun {
 		return c.look(ctx)
 	}
+	c.takeTurn(ctx)
+	defer c.passTurn()
 	c.spareMarked(ctx)
 	// A nested session that cannot be closed does not keep this one alive: what
 	// is in its box is in ours.
@@ -289,6 +292,7 @@ func (c *closing) spareMarked(ctx context.Context) {
 	defer cancel()
 	var kept *Session
 	for { // what was forked meanwhile is in the next list
+		c.oneLook(true)
 		var moved []Process
 		var err error
 		kept, moved, err = s.keepMarked(wait, kept, beside)
@@ -316,6 +320,7 @@ func (c *closing) closeNested(ctx context.Context) error {
 	var failed error
 	for _, id := range c.m.children(&c.rec, c.box) {
 		r, err := c.m.closeID(ctx, id, c.inner(), false)
+		c.oneLook(false) // its processes have gone
 		if errors.Is(err, ErrNotFound) {
 			continue
 		}
@@ -342,10 +347,14 @@ func (c *closing) inner() CloseOptions {
 func (c *closing) end(ctx context.Context) error {
 	c.list()
 	c.count()
+	used, known := c.used()
+	c.oneLook(false)
 	grace := c.grace()
 	asked := grace > 0 && c.othersThan(helperLeaf)
 	if asked {
+		c.passTurn()
 		c.ask(ctx, grace)
+		c.takeTurn(ctx)
 	}
 	if grace > 0 {
 		c.lastWords(ctx)
@@ -387,11 +396,30 @@ func (c *closing) end(ctx context.Context) error {
 		err = nil
 	}
 	c.aftermath()
-	if u, uerr := c.box.Usage(""); uerr == nil {
-		c.r.Usage = usage(u)
+	if !known {
+		used, _ = c.used()
 	}
+	c.r.Usage = used
 	c.r.OOM = c.m.oomOf(c.box, &c.rec, true)
 	return err
+}
+
+// used is what the box has used, and whether that can be told of the living only: then it is
+// asked before they are ended.
+func (c *closing) used() (UsageInfo, bool) {
+	_, living := c.box.(*lineageBox)
+	u, err := c.box.Usage("")
+	if err != nil {
+		return UsageInfo{}, false
+	}
+	return usage(u), living
+}
+
+// oneLook has one look at a lineage box serve all that is asked of it, or no more.
+func (c *closing) oneLook(on bool) {
+	if b, ok := c.box.(*lineageBox); ok {
+		b.oneLook(on)
+	}
 }
 
 // count reads what the leaves of all tasks tell, before anything is ended: the leaves of a

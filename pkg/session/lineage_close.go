@@ -14,12 +14,16 @@ import (
 )
 
 // Kill ends all of a leaf: it stops them until nobody moves, kills children before their
-// parents, and looks until twice in a row nobody is found.
+// parents, and looks until twice in a row nobody is found. It is not broken off with ctx: whom
+// it has stopped would stay so.
 func (b *lineageBox) Kill(ctx context.Context, leaf string) error {
 	j, err := b.job(true)
 	if err != nil {
 		return err
 	}
+	ctx, done := context.WithTimeout(context.WithoutCancel(ctx), killTime)
+	defer done()
+	defer b.noteStop(leaf)()
 	r, err := j.Kill(ctx, leaf)
 	if r != nil {
 		b.mu.Lock()
@@ -81,14 +85,7 @@ func (b *lineageBox) Thaw(ctx context.Context) error {
 
 // Frozen says whether it, or a session around it, was frozen and still stands.
 func (b *lineageBox) Frozen() (bool, error) {
-	noted := false
-	for _, id := range b.chain() {
-		parts, err := b.m.store.Lineage(id)
-		if _, ok := parts[partFrozen]; ok && err == nil {
-			noted = true
-		}
-	}
-	if !noted {
+	if !b.frozenNoted() {
 		return false, nil
 	}
 	p, err := b.glance()
@@ -113,7 +110,7 @@ func (b *lineageBox) Remove(ctx context.Context) error {
 	if others := slices.DeleteFunc(p.Alive(""), func(m *darwinjob.Member) bool { return oursByArgs(m.PID) }); len(others) > 0 {
 		return fmt.Errorf("%d processes of session %s: %w", len(others), b.rec.ID, syscall.EBUSY)
 	}
-	l, err := b.ledger(b.rec.ID)
+	l, err := b.ledger()
 	if err != nil {
 		return err
 	}
@@ -150,6 +147,25 @@ func (b *lineageBox) Remove(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// takeTurn waits until no other lineage box is being closed: each close reads the whole process
+// table a dozen times, and of a hundred at once none would be through in its time. It is a
+// courtesy: who has waited for closeTurn goes on.
+func (c *closing) takeTurn(ctx context.Context) {
+	if _, ok := c.box.(*lineageBox); ok && !c.o.nested && !c.o.DryRun {
+		wait, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTurn)
+		defer cancel()
+		c.pass = c.m.store.Turn(wait)
+	}
+}
+
+// passTurn lets the next one close, while we wait for something.
+func (c *closing) passTurn() {
+	if c.pass != nil {
+		c.pass()
+		c.pass = nil
+	}
 }
 
 // aftermath adds to a receipt what the kills of a lineage found: who came too late for a

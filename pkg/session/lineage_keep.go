@@ -117,7 +117,7 @@ func (b *lineageBox) forget(leaf string) error {
 
 // watched says whether a leaf has a keeper or a watcher that lives.
 func (b *lineageBox) watched(leaf string) bool {
-	l, err := b.ledger(b.rec.ID)
+	l, err := b.ledger()
 	return err == nil && slices.ContainsFunc(l.Reapers, func(r darwinjob.Reaper) bool { return r.Leaf == leaf && b.lives(r.ID) })
 }
 
@@ -190,7 +190,7 @@ func (b *lineageBox) giveAway(ids []darwinjob.ID) error {
 
 // isPart says whether a part of the records is a ledger.
 func isPart(name string) bool {
-	return name != partFrozen && !strings.HasPrefix(name, keeper.MovedPrefix)
+	return name != partFrozen && !strings.HasPrefix(name, keeper.MovedPrefix) && !strings.HasPrefix(name, partStops)
 }
 
 // takeLineage moves one member of another lineage box here.

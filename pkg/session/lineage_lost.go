@@ -36,16 +36,13 @@ type keeperProc struct {
 	leaf string
 }
 
-// keepers finds those of our user, except of sessions that are known.
-func keepers(known map[string]store.Kind) []keeperProc {
+// keepers finds those of our user.
+func keepers() []keeperProc {
 	var all []keeperProc
 	for _, pid := range programPIDs() {
 		argv := proc.Args(pid)
 		ids, ok := keeper.Session(argv)
 		if !ok {
-			continue
-		}
-		if _, have := known[ids[len(ids)-1]]; have {
 			continue
 		}
 		uid, err := proc.UID(pid)
@@ -64,7 +61,10 @@ func (m *Manager) findLineages(known map[string]store.Kind) []found {
 		return nil
 	}
 	var all []found
-	for _, k := range keepers(known) {
+	for _, k := range m.keepers.read(false, keepers) {
+		if _, have := known[k.ids[len(k.ids)-1]]; have {
+			continue
+		}
 		id := k.ids[len(k.ids)-1]
 		if slices.ContainsFunc(all, func(f found) bool { return f.rec.ID == id }) {
 			continue
@@ -132,7 +132,7 @@ func recordOfKeeper(pid int, id string) store.Session {
 // keptBy adds the living keepers of a session to a ledger whose records are lost: whoever
 // is their child is a member.
 func (b *lineageBox) keptBy(l *darwinjob.Ledger, id string) {
-	for _, k := range keepers(nil) {
+	for _, k := range keepers() {
 		if k.ids[len(k.ids)-1] != id {
 			continue
 		}

@@ -29,7 +29,7 @@ func (m *Manager) Holding(id string) (Holding, error) {
 		return Holding{}, err
 	}
 	defer b.Close()
-	b.still = true // one look tells both
+	b.oneLook(true)
 	p, err := b.glance()
 	if err != nil {
 		return Holding{}, err

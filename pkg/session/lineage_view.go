@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/sessionbox/sessionbox/pkg/darwinjob"
@@ -17,7 +16,6 @@ import (
 	"github.com/sessionbox/sessionbox/pkg/internal/park"
 	"github.com/sessionbox/sessionbox/pkg/internal/proc"
 	"github.com/sessionbox/sessionbox/pkg/memlimit"
-	"github.com/sessionbox/sessionbox/pkg/store"
 )
 
 // lookTime bounds one reading of the process table.
@@ -28,23 +26,25 @@ const partFrozen = "frozen"
 
 // ledger puts together what all keepers of a session have written. What is of another boot
 // or unreadable tells nothing; the marks are known without any.
-func (b *lineageBox) ledger(id string) (l *darwinjob.Ledger, err error) {
-	rec := b.rec
-	if id != b.rec.ID {
-		if rec, _, err = b.m.load(id); err != nil {
-			return nil, err
-		}
+func (b *lineageBox) ledger() (*darwinjob.Ledger, error) {
+	if l := b.survey.ledger(b.rec.ID); l != nil {
+		return l, nil
 	}
-	return b.ledgerOf(&rec)
+	return b.readLedger()
 }
 
-func (b *lineageBox) ledgerOf(rec *store.Session) (l *darwinjob.Ledger, err error) {
-	here, err := darwinjob.Here(context.Background(), b.table)
+// ledgerOf is the ledger of another session.
+func (b *lineageBox) ledgerOf(id string) (*darwinjob.Ledger, error) {
+	rec, _, err := b.m.load(id)
 	if err != nil {
 		return nil, err
 	}
-	id := rec.ID
-	l = darwinjob.NewLedger(id, here)
+	return (&lineageBox{m: b.m, rec: rec, survey: b.survey}).ledger()
+}
+
+func (b *lineageBox) readLedger() (l *darwinjob.Ledger, err error) {
+	rec, id := &b.rec, b.rec.ID
+	l = darwinjob.NewLedger(id, b.survey.here)
 	l.Cookie = rec.Cookie
 	l.LastForks, l.LastEnded = 0, 0
 	if home, err := os.UserHomeDir(); rec.Cwd != "/" && (err != nil || rec.Cwd != home) {
@@ -79,14 +79,14 @@ func (b *lineageBox) ledgerOf(rec *store.Session) (l *darwinjob.Ledger, err erro
 // job is the box's lineage as it is known now. With rivals, those are asked who may have a
 // better claim: it costs reading their records.
 func (b *lineageBox) job(rivals bool) (*darwinjob.Lineage, error) {
-	l, err := b.ledger(b.rec.ID)
+	l, err := b.ledger()
 	if err != nil {
 		return nil, err
 	}
 	own := b.chain()
 	l.Within = own[:len(own)-1]
-	for _, n := range b.nested.read(func() []nestedLineage { return b.m.nestedLineages(b.rec.ID) }) {
-		inner, err := b.ledger(n.id)
+	for _, n := range b.survey.inside(b.rec.ID) {
+		inner, err := b.ledgerOf(n.id)
 		if err == nil {
 			err = l.Include(inner, func(leaf string) string { return nestedPlace(n.chain, leaf) })
 		}
@@ -96,55 +96,9 @@ func (b *lineageBox) job(rivals bool) (*darwinjob.Lineage, error) {
 	}
 	o := darwinjob.Options{Inside: true, Helper: b.others()}
 	if rivals {
-		o.Rivals = b.otherSessions
+		o.Rivals = b.survey.ledgers
 	}
 	return darwinjob.New(b.table, l, o), nil
-}
-
-// othersTime is for how long what was read of other sessions serves: a close looks many times
-// within it, and nobody can be kept out of a session that is being closed, nor one be opened
-// inside.
-const othersTime = 300 * time.Millisecond
-
-// about is what was read of other sessions, and when.
-type about[T any] struct {
-	mu  sync.Mutex
-	is  T
-	got time.Time
-}
-
-// read gives what is known, or reads it anew.
-func (a *about[T]) read(anew func() T) T {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.got.IsZero() || time.Since(a.got) >= othersTime {
-		a.is, a.got = anew(), time.Now()
-	}
-	return a.is
-}
-
-func (b *lineageBox) otherSessions() []*darwinjob.Ledger { return b.around.read(b.rivals) }
-
-// rivals are the ledgers of all other sessions.
-func (b *lineageBox) rivals() []*darwinjob.Ledger {
-	recs, _, err := b.m.store.Sessions()
-	if err != nil {
-		return nil
-	}
-	var all []*darwinjob.Ledger
-	for i := range recs {
-		if recs[i].ID == b.rec.ID || recs[i].Kind != store.KindLineage {
-			continue
-		}
-		l, err := b.ledgerOf(&recs[i])
-		if err != nil {
-			continue
-		}
-		other := &lineageBox{m: b.m, rec: recs[i]}
-		l.Within = other.chain()[:len(other.chain())-1]
-		all = append(all, l)
-	}
-	return all
 }
 
 // glance is a look at the members; for a still box the first one serves.
@@ -154,23 +108,36 @@ func (b *lineageBox) glance() (*darwinjob.Picture, error) {
 	if b.picture != nil {
 		return b.picture, nil
 	}
-	j, err := b.job(true)
-	if err != nil {
-		return nil, err
+	j, p, err := b.look()
+	if err == nil {
+		err = b.addOrphans(j, p)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), lookTime)
-	defer cancel()
-	p, err := j.Look(ctx, false)
 	if err != nil {
-		return nil, err
-	}
-	if err := b.addOrphans(j, p); err != nil {
 		return nil, err
 	}
 	if b.still {
 		b.picture = p
 	}
 	return p, nil
+}
+
+// oneLook has one look serve all questions from now on, or no more.
+func (b *lineageBox) oneLook(on bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.still, b.picture = on, nil
+}
+
+// look shows the members that a listing shows.
+func (b *lineageBox) look() (*darwinjob.Lineage, *darwinjob.Picture, error) {
+	j, err := b.job(true)
+	if err != nil {
+		return nil, nil, err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), lookTime)
+	defer cancel()
+	p, err := j.Look(ctx, false)
+	return j, p, err
 }
 
 // addOrphans adds children of keepers that a listing missed: what forks and ends all the time
@@ -256,39 +223,6 @@ func (b *lineageBox) note(id darwinjob.ID) {
 	b.ours[id] = true
 }
 
-// nestedLineage is a session inside another.
-type nestedLineage struct {
-	id    string
-	chain []string // of it and the sessions around it, outermost first
-}
-
-// nestedLineages are the lineage boxes inside a session, the outer ones first: by their
-// records, or by their keepers where those are lost.
-func (m *Manager) nestedLineages(id string) []nestedLineage {
-	recs, _, err := m.store.Sessions()
-	if err != nil {
-		return nil
-	}
-	var all []nestedLineage
-	add := func(chain []string) {
-		if slices.Contains(chain[:len(chain)-1], id) {
-			all = append(all, nestedLineage{chain[len(chain)-1], chain})
-		}
-	}
-	known := map[string]store.Kind{}
-	for i := range recs {
-		known[recs[i].ID] = recs[i].Kind
-		if recs[i].Kind == store.KindLineage && recs[i].Parent != "" {
-			add((&lineageBox{m: m, rec: recs[i]}).chain())
-		}
-	}
-	for _, f := range m.findLineages(known) {
-		add(f.ids)
-	}
-	slices.SortStableFunc(all, func(a, b nestedLineage) int { return len(a.chain) - len(b.chain) })
-	return all
-}
-
 // oursByArgs says whether a process is one of our own helpers, by its program and what that
 // was started as.
 func oursByArgs(pid int) bool {
@@ -356,20 +290,6 @@ func belowKeeper() (chain []darwinjob.ID, ids []string) {
 	return chain, nil
 }
 
-// lineageBoxes are the boxes of all sessions that are recorded to have one, and can be seen.
-func (m *Manager) lineageBoxes() (all []*lineageBox, err error) {
-	recs, _, err := m.store.Sessions()
-	for i := range recs {
-		if recs[i].Kind != store.KindLineage {
-			continue
-		}
-		if b, err := m.openLineage(&recs[i]); err == nil {
-			all = append(all, b)
-		}
-	}
-	return all, err
-}
-
 // ownSession are the sessions that the caller runs in, outermost first. Who ran already when
 // it was adopted has no keeper above it: records tell of it.
 func (m *Manager) ownSession() []string {
@@ -377,21 +297,17 @@ func (m *Manager) ownSession() []string {
 	if !m.store.MayHaveLineage() {
 		return own
 	}
-	boxes, err := m.lineageBoxes()
+	all, err := newSurvey(m)
 	if err != nil {
 		return own
 	}
 	chain, _ := belowKeeper()
 	nearest, in := len(chain), ""
-	for _, b := range boxes {
-		l, err := b.ledger(b.rec.ID)
-		if err != nil {
-			continue
-		}
+	for _, l := range all.ledgers() {
 		for _, n := range l.Roots() {
 			at := slices.IndexFunc(chain, n.Same)
 			if at >= 0 && at < nearest && !slices.ContainsFunc(l.Away, n.Same) {
-				nearest, in = at, b.rec.ID
+				nearest, in = at, l.Session
 			}
 		}
 	}

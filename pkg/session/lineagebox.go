@@ -32,8 +32,7 @@ type lineageBox struct {
 	rec   store.Session
 	table darwinjob.Table
 
-	around about[[]*darwinjob.Ledger]
-	nested about[[]nestedLineage]
+	survey *survey
 
 	mu       sync.Mutex
 	ties     map[string]*keeper.Tie
@@ -62,16 +61,21 @@ func (m *Manager) makeLineage(rec *store.Session, at place) (*lineageBox, error)
 
 // openLineage opens the box of a session that runs in this boot.
 func (m *Manager) openLineage(rec *store.Session) (*lineageBox, error) {
-	table, err := darwinjob.System()
+	s, err := newSurvey(m)
 	if err != nil {
 		return nil, &Error{Kind: ErrUnsupported, Session: rec.ID, Text: "the process table cannot be read", Err: err,
 			Hint: "the lineage box needs a /proc of its own pid namespace"}
 	}
-	if here, err := darwinjob.Here(context.Background(), table); err == nil && rec.Creator.NS != 0 && here.Namespace != 0 && here.Namespace != rec.Creator.NS {
+	return m.lineageIn(rec, s)
+}
+
+// lineageIn is the box of a session, as a survey sees it.
+func (m *Manager) lineageIn(rec *store.Session, s *survey) (*lineageBox, error) {
+	if rec.Creator.NS != 0 && s.here.Namespace != 0 && s.here.Namespace != rec.Creator.NS {
 		return nil, &Error{Kind: ErrUnsupported, Session: rec.ID, Text: "its processes cannot be seen from here",
 			Hint: "it was opened in another pid namespace; close it there. With that namespace it has ended: then remove " + m.store.SessionDir(rec.ID)}
 	}
-	return &lineageBox{m: m, rec: *rec, table: table, ties: map[string]*keeper.Tie{}, commands: map[string]*keeper.Command{}}, nil
+	return &lineageBox{m: m, rec: *rec, table: s.table, survey: s, ties: map[string]*keeper.Tie{}, commands: map[string]*keeper.Command{}}, nil
 }
 
 // mayEscape is what a lineage box cannot hold, for people.
@@ -192,7 +196,7 @@ func (b *lineageBox) RenewAnchor(context.Context) error {
 
 // Leaves are those that somebody lives in, or that a keeper has.
 func (b *lineageBox) Leaves() ([]string, error) {
-	l, err := b.ledger(b.rec.ID)
+	l, err := b.ledger()
 	if err != nil {
 		return nil, err
 	}
@@ -264,7 +268,7 @@ func (b *lineageBox) Meta() (string, error) { return "", nil }
 
 // RemoveLeaf forgets a leaf that nobody keeps any more; a keeper does so itself.
 func (b *lineageBox) RemoveLeaf(leaf string) error {
-	l, err := b.ledger(b.rec.ID)
+	l, err := b.ledger()
 	if err != nil {
 		return err
 	}

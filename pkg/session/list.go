@@ -21,7 +21,8 @@ type InspectOptions struct {
 	// Limit finds the limit that its memory meets first.
 	Limit bool
 
-	brief bool // one of many
+	brief  bool    // one of many
+	survey *survey // of all lineage boxes, if there are any
 }
 
 // ListOptions say which sessions are listed.
@@ -122,6 +123,11 @@ func (m *Manager) list(ctx context.Context, o InspectOptions) ([]Info, error) {
 		}
 		problems = append(problems, p)
 	}
+	if slices.ContainsFunc(recs, func(r store.Session) bool { return r.Kind == store.KindLineage }) {
+		if o.survey, err = surveyAll(m); err != nil {
+			m.log.Debug("look at all lineage boxes at once", "err", err)
+		}
+	}
 	infos := make([]Info, len(recs))
 	each(len(recs), func(i int) {
 		infos[i] = m.inspect(&recs[i], problems[i], o)
@@ -145,6 +151,7 @@ func (m *Manager) lookAgain(infos []Info, o InspectOptions) []Info {
 				continue
 			}
 			if err == nil {
+				o.survey = nil
 				i = m.inspect(&rec, "", o)
 			}
 		}
@@ -200,7 +207,7 @@ func (m *Manager) Inspect(ctx context.Context, ref string, o InspectOptions) (In
 }
 
 func (m *Manager) inspect(rec *store.Session, problem string, o InspectOptions) Info {
-	box, err := m.openBox(rec)
+	box, err := m.boxFor(rec, o.survey)
 	if err != nil {
 		box = nil
 		if !errors.Is(err, ErrBoxGone) {
@@ -227,7 +234,7 @@ func (m *Manager) inspect(rec *store.Session, problem string, o InspectOptions) 
 	}
 	v := view{m: m, rec: rec, box: box, now: ticksNow(), o: o}
 	if l, ok := box.(*lineageBox); ok {
-		l.still = true // all that follows is one look
+		l.oneLook(true)
 	}
 	if box != nil {
 		defer box.Close()
@@ -265,6 +272,21 @@ func (m *Manager) inspect(rec *store.Session, problem string, o InspectOptions) 
 	v.tasks(&i)
 	victimsOf(i.OOM, i.Tasks)
 	return i
+}
+
+// boxFor opens a session's box as a survey sees it, if there is one.
+func (m *Manager) boxFor(rec *store.Session, s *survey) (Box, error) {
+	if s == nil || rec.Kind != store.KindLineage {
+		return m.openBox(rec)
+	}
+	if err := m.mayJudge(rec); err != nil {
+		return nil, err
+	}
+	b, err := m.lineageIn(rec, s)
+	if err != nil {
+		return nil, err // not as a Box that is not nil
+	}
+	return b, nil
 }
 
 func join(a, b string) string {

@@ -60,6 +60,9 @@ type Manager struct {
 	machine func() string          // the machine id, read once
 	// busFailed is when the systemd manager did not answer, in ns; 0 is never.
 	busFailed atomic.Int64
+	// keepers are those of lineage boxes that were found last: to find them the whole process
+	// table is read.
+	keepers about[[]keeperProc]
 	// stateErr says why there are no records, nil when there are.
 	stateErr error
 }

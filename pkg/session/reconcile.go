@@ -302,6 +302,7 @@ func (m *Manager) reconcileTasks(ctx context.Context, r *Reconciled, rec *store.
 	if !dry {
 		m.thawAbandoned(rec, box)
 		if b, ok := box.(*lineageBox); ok {
+			b.resume(ctx)
 			b.rewatch()
 		}
 	}
