@@ -2,6 +2,7 @@ package integration_test
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"math/rand/v2"
 	"os"
@@ -200,6 +201,46 @@ func TestCloseKilled(t *testing.T) {
 		}
 	}
 	c.lives()
+}
+
+// TestKillKilled: a kill that was killed has ended a task or not, and is begun again; whom it
+// left stopped runs on after the next reconcile.
+func TestKillKilled(t *testing.T) {
+	r := newRig(t)
+	id := r.open("killed-kill")
+	var took time.Duration
+	stopped := 0
+	for n := range max(moments()/2, 2) {
+		p := r.payloads("p-" + tag())
+		r.detach(id, p.argv("payload")...)
+		p.await(1)
+		who := livingIn(p.dir)[0]
+		began := time.Now()
+		e := r.start(bin(), "kill", fmt.Sprintf("%s/%d", id, n+1))
+		if n == 0 { // the first one is measured
+			e.wait()
+			took = time.Since(began)
+			continue
+		}
+		after := somewhere(took)
+		time.Sleep(after)
+		if err := e.id.kill(); err != nil {
+			t.Fatal(err)
+		}
+		e.wait()
+		if f, err := statFields(who.pid); err == nil && f[0] == "T" {
+			stopped++
+		}
+		r.run("reconcile").must(t, 0, "reconcile")
+		if len(livingIn(p.dir)) > 0 {
+			p.ticking()
+		}
+		r.run("kill", fmt.Sprintf("%s/%d", id, n+1)).must(t, 0, "kill again")
+		p.stopped()
+	}
+	t.Logf("%d times somebody was stopped when the kill was killed", stopped)
+	r.closed(id, graceFlags()...)
+	r.nothing("at the end")
 }
 
 // TestGroupKilled: a harness that kills the whole process group of sessionbox, as
