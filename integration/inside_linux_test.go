@@ -1,6 +1,8 @@
 package integration_test
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -126,6 +128,31 @@ func TestKeptTwo(t *testing.T) {
 	r.closed("work.kept-1", "--now")
 	q.stopped()
 	p.stopped()
+}
+
+// TestKeptDaemonizes: what a process that was kept by its mark starts after that, and lets go
+// of, is the kept session's, also with nothing of ours in its environment.
+func TestKeptDaemonizes(t *testing.T) {
+	r := newRig(t)
+	need(t, "bash", "setsid")
+	id := r.open("work")
+	p, q := r.payloads("kept"), r.payloads("daemon")
+	dir := t.TempDir()
+	ready, now := filepath.Join(dir, "ready"), filepath.Join(dir, "now")
+	script := ": >" + ready + "; until [ -e " + now + " ]; do sleep 0.1; done; (env -i setsid " + shellWords(q.argv("payload")) + " &); exec " + shellWords(p.argv("payload"))
+	r.exec(id, "/bin/bash", "-c", "SESSIONBOX_KEEP=1 setsid bash -c "+shellWords([]string{script})+" & exit 0").must(t, 0, "exec")
+	eventually(t, "it runs, marked", func() bool { _, err := os.Stat(ready); return err == nil })
+	r.closed(id, "--now")
+	if err := os.WriteFile(now, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p.await(1)
+	q.await(1)
+	eventually(t, "both in the session that keeps them", func() bool { return r.inspect("work.kept-1").Processes == 2 })
+	r.closed("work.kept-1", "--now")
+	p.stopped()
+	q.stopped()
+	r.nothing("at the end")
 }
 
 // TestGuardInside: a guard that is started on demand by a command in a session does not end

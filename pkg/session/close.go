@@ -127,6 +127,7 @@ type closing struct {
 	running    map[int]bool           // tasks whose command ran then
 	tallies    map[int]memlimit.Tally // of tasks, before anything was ended
 	shared     []string               // directories for temporary files that stayed for another session
+	keptIn     string                 // the session that who asked for it was kept in
 	pass       func()                 // passes on our turn, nil when it is not ours
 }
 
@@ -311,6 +312,7 @@ func (c *closing) spareMarked(ctx context.Context) {
 		return
 	}
 	defer kept.Release()
+	c.keptIn = kept.ID()
 	c.note(fmt.Sprintf("%d processes with %s=1 were kept, as %s", len(c.r.Kept), EnvKeep, kept.Name()))
 	c.m.event(store.Event{Event: "kept", ID: c.rec.ID, Name: c.rec.Name}, map[string]any{"session": kept.ID(), "name": kept.Name(), "processes": len(c.r.Kept)})
 }
@@ -668,6 +670,7 @@ func (c *closing) remove(ctx context.Context) error {
 	}
 	wait, cancel := context.WithTimeout(ctx, killTime)
 	defer cancel()
+	c.bequeath()
 	var err error
 	for range removeTries {
 		if c.box == nil {

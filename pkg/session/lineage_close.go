@@ -168,6 +168,24 @@ func (c *closing) passTurn() {
 	}
 }
 
+// bequeath leaves the keepers of a lineage box to what was kept of it.
+func (c *closing) bequeath() {
+	b, ok := c.box.(*lineageBox)
+	if !ok || c.keptIn == "" {
+		return
+	}
+	rec, err := c.m.store.Get(c.keptIn)
+	if err == nil {
+		var to *lineageBox
+		if to, err = c.m.openLineage(&rec); err == nil {
+			err = b.inherit(to)
+		}
+	}
+	if err != nil {
+		c.note("what was kept as " + c.keptIn + " may start what nobody finds: " + err.Error())
+	}
+}
+
 // aftermath adds to a receipt what the kills of a lineage found: who came too late for a
 // list, who was found by the cookie alone, and on whom the evidence did not suffice.
 func (c *closing) aftermath() {

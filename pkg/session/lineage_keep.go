@@ -217,3 +217,45 @@ func (s *Session) takeLineage(from *lineageBox, to *lineageBox, toLeaf string, m
 	to.wake(ctx, from, toLeaf)
 	return nil
 }
+
+// partHeir begins the names of the parts of a lineage's records that name keepers which a
+// closed session has left.
+const partHeir = "heir-"
+
+// inherit gives what was kept of a session that ends its keepers: the kept have these above
+// them still, who get what those start and let go of. Where others were let go of as well,
+// whose an orphan is could not be told: then it is nobody's.
+func (b *lineageBox) inherit(to *lineageBox) error {
+	l, err := b.ledger()
+	if err != nil {
+		return err
+	}
+	have, err := to.ledger()
+	if err != nil {
+		return err
+	}
+	roots := have.Roots()
+	for _, id := range l.Away {
+		if b.lives(id) && !slices.ContainsFunc(roots, func(n *darwinjob.Node) bool { return n.Same(id) }) {
+			return nil
+		}
+	}
+	here, err := darwinjob.Here(context.Background(), b.table)
+	if err != nil {
+		return err
+	}
+	heir := darwinjob.NewLedger(to.rec.ID, here)
+	for _, r := range l.Reapers {
+		if kids, err := b.table.Children(r.ID); err == nil && len(kids) > 0 {
+			heir.Reapers = append(heir.Reapers, darwinjob.Reaper{ID: r.ID, Leaf: LeafName(1)})
+		}
+	}
+	if len(heir.Reapers) == 0 {
+		return nil
+	}
+	data, err := heir.Encode()
+	if err == nil {
+		err = to.m.store.PutLineage(to.rec.ID, partHeir+b.rec.ID, data)
+	}
+	return err
+}
