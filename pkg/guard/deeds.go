@@ -42,6 +42,10 @@ type deeds struct {
 
 	mu   sync.Mutex
 	busy map[string]bool
+	// ending says that nobody will lift a brake that is set now; lifts are those that wait
+	// for something else to be done with the session.
+	ending bool
+	lifts  map[string]func()
 }
 
 // deedTime bounds what is done to a session, but for the grace of a close. One that is
@@ -69,15 +73,25 @@ func (d *deeds) do(a memlimit.Action, inode uint64) {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.busy[a.Session] || d.ctx.Err() != nil {
+	if d.ctx.Err() != nil || d.ending && a.Do != memlimit.Lift {
+		return
+	}
+	if d.busy[a.Session] {
+		if d.ending {
+			d.lifts[a.Session] = func() { d.one(a, inode) }
+		}
 		return
 	}
 	d.busy[a.Session] = true
 	d.all.Go(func() {
 		d.one(a, inode)
 		d.mu.Lock()
+		lift := d.lifts[a.Session]
 		delete(d.busy, a.Session)
 		d.mu.Unlock()
+		if lift != nil {
+			lift()
+		}
 		d.after(a.Session)
 	})
 }
@@ -113,8 +127,10 @@ func (d *deeds) one(a memlimit.Action, inode uint64) {
 		if r, err = d.keeper.MemoryHibernate(ctx, deed); err == nil {
 			what.Reclaimed = &r.ReclaimedBytes
 		}
-	case memlimit.Brake:
-		err = d.keeper.MemoryBrake(ctx, deed, a.High)
+	case memlimit.Arm, memlimit.Brake:
+		if err = d.keeper.MemoryBrake(ctx, deed, a.High); err == nil && d.isEnding() {
+			err = errors.Join(errEnding, d.keeper.MemoryLift(context.WithoutCancel(ctx), deed))
+		}
 	case memlimit.Lift:
 		err = d.keeper.MemoryLift(ctx, deed)
 	case memlimit.Close:
@@ -129,13 +145,33 @@ func (d *deeds) one(a memlimit.Action, inode uint64) {
 	d.tell(a, what, err)
 }
 
+// errEnding says that a brake was taken away again: it is no place to rest in.
+var errEnding = errors.New("the guard is ending")
+
+// end has nothing more begun but to lift brakes; what runs goes on.
+func (d *deeds) end() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.ending, d.lifts = true, map[string]func(){}
+}
+
+func (d *deeds) isEnding() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.ending
+}
+
 func (d *deeds) tell(a memlimit.Action, what done, err error) {
 	text := string(a.Do) + ": " + a.Reason
 	if err != nil {
 		what.Error = err.Error()
 		text = "not done: " + text + ": " + what.Error
 	}
-	d.log.Warn("memory: "+text, "session", a.Session)
+	level := slog.LevelWarn
+	if a.Do == memlimit.Arm && err == nil { // that stops nobody
+		level = slog.LevelInfo
+	}
+	d.log.Log(d.ctx, level, "memory: "+text, "session", a.Session)
 	if err == nil {
 		d.count(a.Do)
 	}

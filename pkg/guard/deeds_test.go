@@ -138,6 +138,53 @@ func TestDeedsThatHang(t *testing.T) {
 	}
 }
 
+// A guard that ends leaves no brake behind: neither one that it was about to set, nor one
+// of a session that something else is being done to.
+func TestDeedsAtTheEnd(t *testing.T) {
+	k := &keeper{wait: make(chan struct{})}
+	r := newRecorder(t, k)
+	r.do(memlimit.Action{Do: memlimit.Arm, Session: "a", High: 5}, 1)
+	r.do(memlimit.Action{Do: memlimit.Freeze, Session: "b"}, 2)
+	r.end()
+	r.do(memlimit.Action{Do: memlimit.Lift, Session: "b"}, 2)
+	r.do(memlimit.Action{Do: memlimit.Arm, Session: "c", High: 5}, 3)
+	close(k.wait)
+	r.all.Wait()
+	slices.Sort(k.calls)
+	if want := []string{"brake 5 a 1", "freeze b 2", "lift a 1", "lift b 2"}; !slices.Equal(k.calls, want) {
+		t.Errorf("done: %v, want %v", k.calls, want)
+	}
+}
+
+// The brake of a session that allows it is armed before it is needed, and not again while
+// it is there; a memory.high of its user's is left alone.
+func TestMemoryArmsTheBrake(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGround(t)
+		g.start()
+		defer g.stop()
+		w := ceilinged(400 * mib)
+		w.Steps = memlimit.MayBrake
+		at := memlimit.BrakeAt(400 * mib)
+		theirs, armed, lost, moved := w, w, w, w
+		theirs.High = 300 * mib
+		armed.Brake, lost.Brake, moved.Brake = at, at, at/2
+		box := func(high uint64) *madeUp { return &madeUp{hard: constant(20), max: 400 * mib, high: high} }
+		g.open("new", box(0), w)
+		g.open("theirs", box(300*mib), theirs)
+		g.open("armed", box(at), armed)
+		g.open("lost", box(0), lost) // whoever was to set it was killed before that
+		g.open("moved", box(at/2), moved)
+		time.Sleep(100 * time.Millisecond)
+		synctest.Wait()
+		got := g.deedsOf()
+		slices.Sort(got)
+		if want := []string{"arm lost", "arm moved", "arm new"}; !slices.Equal(got, want) {
+			t.Errorf("done: %v, want %v", got, want)
+		}
+	})
+}
+
 // deedsOf are what was decided, without repetitions.
 func (g *ground) deedsOf() (all []string) {
 	g.mu.Lock()

@@ -38,7 +38,9 @@
 //     goes through the session's lock and the inode of its box, and is an event with its
 //     reason.
 //   - New sessions are held by a word in the guard's lock file: without a guard nobody is.
-//   - Who is frozen for want of memory is known by its record: the next guard thaws it.
+//   - Who is frozen for want of memory is known by its record: the next guard thaws it. So
+//     is who has a brake (memory.high): a guard that ends takes it away, the next one or a
+//     reconcile does so for one that was killed.
 //
 // The v2 memory controller tells what is used. Without it the controller of cgroup v1
 // is asked if the session has a group of that to itself, which a box does not give it;

@@ -19,6 +19,8 @@ type meter interface {
 	Sample(out *memlimit.Sample) error
 	// Still takes the sample before for one of now where a cheap look says that it may.
 	Still(out *memlimit.Sample) bool
+	// Fresh has the next sample read everything anew.
+	Fresh()
 	// CPU is the processor time that the place has used; false where that is not told.
 	CPU() (time.Duration, bool)
 	// Processes are those of the place, the biggest first.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sessionbox/sessionbox/pkg/internal/proc"
+	"github.com/sessionbox/sessionbox/pkg/memlimit"
 )
 
 // watchMemory starts to watch memory beside the loop, and gives the way to end that.
@@ -29,9 +30,8 @@ func (g *guard) watchMemory() (stop func()) {
 	watch, unwatch := context.WithCancel(ctx)
 	all.Go(func() {
 		g.memory.run(watch)
-		for _, a := range g.memory.braked() { // no place to rest in
-			d.do(a, g.memory.sessions[a.Session].watch.Inode)
-		}
+		d.end()
+		g.liftAll(d)
 		late := time.AfterFunc(windUp, cancel) // what is cut short is taken up by the next guard
 		d.all.Wait()
 		late.Stop()
@@ -43,6 +43,19 @@ func (g *guard) watchMemory() (stop func()) {
 		unwatch()
 		all.Wait()
 		g.memory = nil
+	}
+}
+
+// liftAll takes away all brakes: without a guard there are none. What is true is in the
+// records by now.
+func (g *guard) liftAll(d *deeds) {
+	for id, s := range g.memory.sessions {
+		if s.watch.Steps&memlimit.MayBrake == 0 && s.watch.Brake == 0 {
+			continue
+		}
+		if w, err := g.sessions.WatchOf(id); err == nil && w.Memory.Brake != 0 {
+			d.do(memlimit.Action{Do: memlimit.Lift, Session: id, Name: s.Name, Place: s.Place, Reason: "nobody watches it any more"}, w.Memory.Inode)
+		}
 	}
 }
 

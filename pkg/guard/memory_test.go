@@ -1,6 +1,7 @@
 package guard
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"slices"
@@ -40,6 +41,7 @@ type madeUp struct {
 	around  []string
 	hard    func(time.Duration) uint64
 	max     uint64
+	high    uint64 // 0: none
 	tier    memlimit.Tier
 	err     error
 	frozen  bool
@@ -89,6 +91,9 @@ func (g *ground) open(id string, b *madeUp, w session.MemoryWatch) {
 	g.mu.Unlock()
 	if w.Ceiling == 0 {
 		w.Ceiling = memlimit.Infinity
+	}
+	if w.High == 0 {
+		w.High = memlimit.Infinity
 	}
 	if w.Created.IsZero() {
 		w.Created = time.Now().Add(-time.Hour)
@@ -160,7 +165,7 @@ func (b *madeUp) Sample(out *memlimit.Sample) error {
 		return b.err
 	}
 	now := b.g.clock()
-	*out = memlimit.Sample{At: now, Done: now, Tier: b.tier, Hard: b.hard(now), Max: b.max, High: memlimit.Infinity, SwapMax: memlimit.Infinity, Frozen: b.frozen, Events: b.events}
+	*out = memlimit.Sample{At: now, Done: now, Tier: b.tier, Hard: b.hard(now), Max: b.max, High: cmp.Or(b.high, memlimit.Infinity), SwapMax: memlimit.Infinity, Frozen: b.frozen, Events: b.events}
 	b.last = *out
 	return nil
 }
@@ -180,6 +185,8 @@ func (b *madeUp) Still(out *memlimit.Sample) bool {
 }
 
 func (b *madeUp) Processes() []memlimit.Process { return b.procs }
+
+func (b *madeUp) Fresh() {}
 
 func (b *madeUp) CPU() (time.Duration, bool) { return b.cpu, true }
 

@@ -19,6 +19,7 @@ func (m *memory) learn() {
 	for _, id := range m.acted {
 		if s := m.sessions[id]; s != nil {
 			s.due, s.whole = m.clock(), true
+			s.meter.Fresh()
 		}
 	}
 	m.acted = m.acted[:0]
@@ -47,6 +48,10 @@ func (m *memory) learn() {
 }
 
 func (s *spot) take(w *session.Watch) {
+	if s.watch.Brake != w.Memory.Brake || s.watch.High != w.Memory.High {
+		s.whole = true
+		s.meter.Fresh()
+	}
 	s.watch, s.Name = w.Memory, cmp.Or(w.Name, w.Session)
 	s.due = 0
 }

@@ -286,6 +286,8 @@ func (m *groupMeter) Still(out *memlimit.Sample) bool {
 	return true
 }
 
+func (m *groupMeter) Fresh() { m.sampler.Fresh() }
+
 func (m *groupMeter) CPU() (time.Duration, bool) { return m.group.CPU() }
 
 func (m *groupMeter) Processes() []memlimit.Process {

@@ -186,7 +186,9 @@ func (j *Judge) holds(l Level, s *Sample, v *Verdict, staying bool) Cause {
 		if v.Stall >= .10*stall && scanning && v.RAM >= .60 {
 			return ByPressure
 		}
-		if v.Since.High > 0 && v.RAM >= .70 {
+		// A brake is there for page cache, too: it says something only about who has filled it
+		// with what cannot be had back.
+		if v.Since.High > 0 && v.RAM >= .70 && (s.High == Infinity || float64(s.Hard) >= .90*float64(s.High)) {
 			return ByEvents
 		}
 	case Emergency:

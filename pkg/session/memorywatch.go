@@ -91,8 +91,9 @@ type MemoryWatch struct {
 	Around  []string
 	// Ceiling is what was asked for, in force or not; memlimit.Infinity for none.
 	Ceiling uint64
-	// High is the brake that was asked for; memlimit.Infinity for none.
-	High uint64
+	// High is the memory.high that was asked for; memlimit.Infinity for none. Brake is what
+	// a guard has set it to, 0 if it has not.
+	High, Brake uint64
 	// OnWarn is a command line, run in Cwd; Notify is "" or "desktop".
 	OnWarn, Cwd, Notify string
 	Steps               memlimit.Steps
@@ -147,7 +148,8 @@ func memoryWatch(rec *store.Session, tasks []store.Task) MemoryWatch {
 	// Steps of another version: those that it does not know it does not take.
 	w.Steps, _ = memlimit.ParseSteps(p.Steps)
 	w.Warn = p.Warn == "on" || p.Warn == "" && (w.Ceiling != memlimit.Infinity || w.OnWarn != "" || w.Notify != "")
-	w.Policy = w.Warn || w.Steps != 0 || w.Frozen != 0 // what a guard froze it thaws
+	w.Brake = p.Brake
+	w.Policy = w.Warn || w.Steps != 0 || w.Frozen != 0 || w.Brake != 0 // what a guard froze it thaws
 	if rec.Kind == store.KindLineage {
 		w.Lineage = rec.ID
 		w.Steps &^= memlimit.MayBrake | memlimit.MayHibernate // there is nothing to write to
