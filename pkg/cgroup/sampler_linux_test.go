@@ -216,6 +216,9 @@ func TestHostSample(t *testing.T) {
 	if free, worth, err := z.Sample(&s); err != nil || free != 600<<10 || worth != memlimit.WorthZram || s.Hard != 512<<20 {
 		t.Errorf("%d, %v, %v, %+v", free, worth, err, s)
 	}
+	if n, err := z.Available(); err != nil || n != 512<<20 {
+		t.Errorf("%d is available, %v", n, err)
+	}
 }
 
 // Tier B against the truth: a process that holds 64 MiB in a v1 memory cgroup.

@@ -28,7 +28,9 @@
 // Beside that loop, in a thread of its own, it watches the memory of sessions that have
 // a ceiling or ask for it, of the cgroups around them and of the host, as pkg/memlimit
 // says. Who is at rest is looked at once a second by one short read (every two seconds
-// where there is no memory controller), and the kernel wakes it when a limit is met
+// where there is no memory controller). In between, up to four times a second where a low
+// ceiling could be filled in that time, one look at what the machine has left shows whether
+// any of them has stirred. The kernel wakes it when a limit is met
 // (memory.events) or processes stall (a pressure trigger, where it may have one). With
 // no such session it does not look at all. It guarantees:
 //

@@ -42,6 +42,8 @@ type source interface {
 	Group(dir string) (meter, error)
 	// Host reads the figures of the machine, what is free of swap and what that is worth.
 	Host(out *memlimit.Sample) (swapFree uint64, worth float64, err error)
+	// Available is what of memory the machine has left, by a look that costs next to nothing.
+	Available() (uint64, error)
 	// Hidden says that there are cgroups around all that can be seen from here.
 	Hidden() bool
 	// Wait returns at the time until (0 is never), or before that when Wake is called or
@@ -108,6 +110,7 @@ type memory struct {
 	byMeter  map[meter]*spot
 	swapFree uint64
 	worth    float64
+	glance   glance
 	crier    memlimit.Crier
 	ladder   memlimit.Ladder
 }
@@ -210,6 +213,7 @@ func (m *memory) next() time.Duration {
 	for _, s := range m.order {
 		at = sooner(at, s.due)
 	}
+	at = sooner(at, m.glance.due)
 	return (at + grid - 1) / grid * grid
 }
 
@@ -224,7 +228,7 @@ func aligned(now, next time.Duration) time.Duration {
 		}
 	}
 	at := (now + next) / step * step
-	if at < now+next/2 {
+	if at < now+next/4 { // else it is early once, and with the others from then on
 		at += step
 	}
 	return at

@@ -31,6 +31,8 @@ type ground struct {
 	told   []told
 	deeds  []memlimit.Action
 	closed int
+	// glances counts the looks at what the machine has left.
+	glances int
 
 	swapFree uint64
 }
@@ -128,6 +130,13 @@ func (g *ground) Host(out *memlimit.Sample) (swapFree uint64, worth float64, err
 	err = g.host.Sample(out)
 	out.Tier = memlimit.TierHost
 	return g.swapFree, memlimit.WorthDisk, err
+}
+
+func (g *ground) Available() (uint64, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.glances++
+	return g.host.max - g.host.hard(g.clock()), nil
 }
 
 func (g *ground) Hidden() bool { return false }
@@ -276,8 +285,21 @@ func TestMemoryAtRest(t *testing.T) {
 		if said := g.said(); len(said) > 0 {
 			t.Errorf("said %v", said)
 		}
+		if g.glances < 100 || g.glances > 245 {
+			t.Errorf("%d glances at the machine in a minute", g.glances)
+		}
 		g.m.set("limited", nil)
 		g.m.set("summed", nil)
+		g.open("roomy", &madeUp{hard: constant(20), max: 4000 * mib}, ceilinged(4000*mib))
+		time.Sleep(time.Second)
+		synctest.Wait()
+		glances := g.glances
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if n := g.glances - glances; n > 1 {
+			t.Errorf("%d glances for a session that takes five seconds to be filled", n)
+		}
+		g.m.set("roomy", nil)
 		synctest.Wait()
 		before := g.host.samples
 		time.Sleep(time.Minute)
@@ -285,6 +307,39 @@ func TestMemoryAtRest(t *testing.T) {
 			t.Error("it looks on when nobody's memory is to be watched any more")
 		}
 	})
+}
+
+// A session that was at rest and fills its ceiling in half a second is warned of, and
+// frozen, before that, whenever it begins.
+func TestMemoryBurst(t *testing.T) {
+	for phase := 5100 * time.Millisecond; phase < 6100*time.Millisecond; phase += 70 * time.Millisecond {
+		synctest.Test(t, func(t *testing.T) {
+			g := newGround(t)
+			began := g.clock() + phase
+			const full = 475 * time.Millisecond // at 800 MiB/s
+			hard := func(at time.Duration) uint64 {
+				if at < began {
+					return 20 * mib
+				}
+				return 20*mib + uint64(float64(at-began)/float64(time.Second)*800)*mib
+			}
+			g.host.hard = func(at time.Duration) uint64 { return 1000*mib + hard(at) }
+			g.start()
+			defer g.stop()
+			w := ceilinged(400 * mib)
+			w.Steps = memlimit.MayFreeze
+			g.open("a", &madeUp{hard: hard, max: 400 * mib}, w)
+			g.open("b", &madeUp{hard: constant(20), max: 400 * mib}, ceilinged(400*mib))
+			time.Sleep(phase + full - 100*time.Millisecond)
+			synctest.Wait()
+			if said := g.said(); len(said) == 0 || !slices.Contains(said, "emergency raised name-a") {
+				t.Errorf("begun at %v: said %v 100 ms before it is full", phase, said)
+			}
+			if got := g.deedsOf(); !slices.Equal(got, []string{"freeze a"}) {
+				t.Errorf("begun at %v: done: %v", phase, got)
+			}
+		})
+	}
 }
 
 // A limit around several sessions warns of itself and names the sessions in it.

@@ -14,6 +14,7 @@ import (
 func (m *memory) round(now time.Duration) {
 	// What is due within the next moment is looked at now.
 	horizon := now + grid/2
+	m.look(now, horizon)
 	any := false
 	for _, s := range m.order {
 		any = any || s.due <= horizon
@@ -52,6 +53,7 @@ func (m *memory) round(now time.Duration) {
 		}
 	}
 	m.decide()
+	m.glance.due = sooner(m.glance.due, m.nextGlance(now))
 }
 
 func (m *memory) readHost() {

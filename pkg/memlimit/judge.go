@@ -88,6 +88,7 @@ func (j *Judge) Observe(s *Sample) Verdict {
 		Headroom: s.Headroom(), SwapRoom: s.SwapRoom, Used: s.Used(), RAM: s.RAM()}
 	j.follow(s, &v)
 	p := point{at: s.At, done: s.Done, demand: s.Demand(), some: s.Pressure.Some, full: s.Pressure.Full, scans: s.Scans, refaults: s.Refaults}
+	var dash time.Duration
 	if s.Frozen {
 		v.Slope = j.slope
 	} else {
@@ -96,7 +97,7 @@ func (j *Judge) Observe(s *Sample) Verdict {
 		t := j.forecast(s.At, s.Max)
 		v.Slope, v.Growing = t.slope, t.growing
 		v.Full = t.fullIn(v.Headroom)
-		if dash := j.dash(s, &v); dash > 0 {
+		if dash = j.dash(s, &v); dash > 0 && dash <= soon {
 			v.Full = dash
 		}
 		if s.Bound != 0 && s.Bound < v.Headroom {
@@ -112,9 +113,17 @@ func (j *Judge) Observe(s *Sample) Verdict {
 	if j.known && s.Demand() > j.prev.Demand()+uint64(leastGrowth(s.Max))/64 {
 		j.moved = s.At
 	}
-	v.Next = j.tick(s, &v)
+	v.Next = j.tick(s, &v, dash)
 	j.prev, j.known, j.asked = *s, true, v.Next
 	return v
+}
+
+// Calm says that until then the place has not grown since the sample before, which is
+// known by other means: the growth that the next one shows came after that.
+func (j *Judge) Calm(until time.Duration) {
+	if j.known && until > j.prev.At {
+		j.prev.At, j.prev.Done = until, until
+	}
 }
 
 // Forget drops the past, but not the levels: for who has just changed what is in
