@@ -41,21 +41,21 @@ func Least(path []*Sample) (at int, headroom uint64) {
 
 // RoomInside is for a place that others lie in: how much more they can take before limits
 // of their own stop them, Infinity when something grows there that has none. Growth
-// that will end at an inner limit, or has ended in a freeze, is no forecast for the
-// outer one.
+// that will end at an inner limit is no forecast for the outer one.
+//
+// What has grown is told by amounts, of the same seconds for all. Slopes will not do: each
+// is of a time of its own, and that of what was frozen is one that it had before.
 func RoomInside(place *Verdict, inside []*Verdict) uint64 {
 	var bound uint64
-	rest := place.Slope
+	rest := place.Grown
 	for _, v := range inside {
-		if v.Slope <= 0 || v.Slope < place.Slope*growingShare {
+		if v.Grown <= 0 || float64(v.Grown) < float64(place.Grown)*growingShare {
 			continue
 		}
-		rest -= v.Slope
-		if !v.Frozen {
-			bound = sum(bound, v.Headroom)
-		}
+		rest -= v.Grown
+		bound = sum(bound, v.Headroom)
 	}
-	if rest > place.Slope/5 {
+	if rest > place.Grown/5 {
 		return Infinity
 	}
 	return max(bound, 1)

@@ -97,9 +97,13 @@ func TestHeadroomIsMonotone(t *testing.T) {
 }
 
 func TestRoomInside(t *testing.T) {
-	v := func(slope float64, headroom uint64) *Verdict { return &Verdict{Slope: slope * mib, Headroom: headroom} }
-	frozen := v(20, gib)
-	frozen.Frozen = true
+	v := func(grown int64, headroom uint64) *Verdict { return &Verdict{Grown: grown * mib, Headroom: headroom} }
+	// What was frozen has grown by nothing, however steep it was before; somebody else then
+	// is who grows.
+	frozen := v(0, gib)
+	frozen.Frozen, frozen.Slope = true, 40*mib
+	steep := v(1, Infinity)
+	steep.Slope = 100 * mib
 	for name, c := range map[string]struct {
 		place  *Verdict
 		inside []*Verdict
@@ -110,7 +114,9 @@ func TestRoomInside(t *testing.T) {
 		"one without":              {v(20, 8*gib), []*Verdict{v(10, gib), v(10, Infinity)}, Infinity},
 		"nobody we know":           {v(20, 8*gib), []*Verdict{v(0, gib)}, Infinity},
 		"somebody else, too":       {v(20, 8*gib), []*Verdict{v(10, gib)}, Infinity},
-		"it was frozen":            {v(18, 8*gib), []*Verdict{frozen}, 1},
+		"it was frozen":            {v(18, 8*gib), []*Verdict{frozen}, Infinity},
+		"next to a frozen one":     {v(20, 8*gib), []*Verdict{frozen, v(20, gib)}, gib},
+		"steep, and of no amount":  {v(60, 8*gib), []*Verdict{steep, v(59, gib)}, gib},
 		"nothing grows":            {v(0, 8*gib), []*Verdict{v(0, gib)}, 1},
 	} {
 		if got := RoomInside(c.place, c.inside); got != c.want {

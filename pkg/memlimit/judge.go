@@ -65,6 +65,7 @@ type Verdict struct {
 	Slope   float64       // of demand, bytes per second; may be negative. Of what is frozen, as it was
 	Growing bool          // Slope can be relied on, and it grows
 	Full    time.Duration // until the headroom is used up, 0 when that is not foreseen
+	Grown   int64         // by how much demand grew in the last five seconds, as far as known
 
 	Some, Stall float64 // shares of the last seconds that some, or all, stalled for memory
 	Thrashing   bool    // memory is reclaimed only to be needed again
@@ -94,6 +95,9 @@ func (j *Judge) Observe(s *Sample) Verdict {
 	} else {
 		j.fast.add(&p)
 		j.slow.add(&p)
+		if n := j.fast.since(s.At - fastSpan); n > 0 {
+			v.Grown = int64(s.Demand() - j.fast.last(n-1).demand)
+		}
 		t := j.forecast(s.At, s.Max)
 		v.Slope, v.Growing = t.slope, t.growing
 		v.Full = t.fullIn(v.Headroom)
