@@ -37,7 +37,7 @@ type deeds struct {
 	hold  func(why string)
 	write func(e store.Event, detail any)
 	count func(memlimit.Deed)
-	after func(id string)
+	after func(outcome)
 	all   sync.WaitGroup
 
 	mu   sync.Mutex
@@ -84,7 +84,7 @@ func (d *deeds) do(a memlimit.Action, inode uint64) {
 	}
 	d.busy[a.Session] = true
 	d.all.Go(func() {
-		d.one(a, inode)
+		err := d.one(a, inode)
 		d.mu.Lock()
 		lift := d.lifts[a.Session]
 		delete(d.busy, a.Session)
@@ -92,7 +92,7 @@ func (d *deeds) do(a memlimit.Action, inode uint64) {
 		if lift != nil {
 			lift()
 		}
-		d.after(a.Session)
+		d.after(outcome{a, err != nil})
 	})
 }
 
@@ -107,7 +107,7 @@ func (d *deeds) shared(a memlimit.Action) {
 	d.tell(a, done{Action: a}, nil)
 }
 
-func (d *deeds) one(a memlimit.Action, inode uint64) {
+func (d *deeds) one(a memlimit.Action, inode uint64) error {
 	limit := deedTime + a.Grace
 	if a.Do == memlimit.Hibernate {
 		limit = hibernateTime
@@ -143,6 +143,7 @@ func (d *deeds) one(a memlimit.Action, inode uint64) {
 		err = errors.ErrUnsupported
 	}
 	d.tell(a, what, err)
+	return err
 }
 
 // errEnding says that a brake was taken away again: it is no place to rest in.

@@ -58,7 +58,7 @@ type recorder struct {
 	mu     sync.Mutex
 	events []store.Event
 	holds  []string
-	after  []string
+	after  []outcome
 }
 
 func newRecorder(t *testing.T, k *keeper) *recorder {
@@ -70,7 +70,7 @@ func newRecorder(t *testing.T, k *keeper) *recorder {
 			e.Detail, _ = json.Marshal(detail)
 			r.note(func() { r.events = append(r.events, e) })
 		},
-		after: func(id string) { r.note(func() { r.after = append(r.after, id) }) }}
+		after: func(o outcome) { r.note(func() { r.after = append(r.after, o) }) }}
 	return r
 }
 
@@ -181,6 +181,64 @@ func TestMemoryArmsTheBrake(t *testing.T) {
 		slices.Sort(got)
 		if want := []string{"arm lost", "arm moved", "arm new"}; !slices.Equal(got, want) {
 			t.Errorf("done: %v, want %v", got, want)
+		}
+	})
+}
+
+// What a slice and the host grew by before a session was frozen drives nothing any more: no
+// other session is stopped for it.
+func TestMemoryForgetsAfterAFreeze(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGround(t)
+		const slice = "/sys/fs/cgroup/sessionbox.slice"
+		leak := g.rising(50, 40)
+		var stopped time.Duration // 0: it runs
+		hog := func(at time.Duration) uint64 {
+			if stopped != 0 {
+				at = min(at, stopped)
+			}
+			return leak(at)
+		}
+		g.boxes[slice] = &madeUp{g: g, tier: memlimit.TierCgroup, max: 1000 * mib, hard: func(at time.Duration) uint64 { return hog(at) + 200*mib }}
+		box := &madeUp{hard: hog, max: memlimit.Infinity, around: []string{slice}}
+		g.m.act = func(a memlimit.Action, _ uint64) {
+			g.mu.Lock()
+			defer g.mu.Unlock()
+			g.deeds = append(g.deeds, a)
+			if a.Do == memlimit.Freeze && a.Session == "hog" {
+				stopped, box.frozen = g.clock(), true
+				go g.m.again(outcome{a, false})
+			}
+		}
+		g.start()
+		defer g.stop()
+		w := session.MemoryWatch{Policy: true, Warn: true, Steps: memlimit.MayFreeze}
+		old := w
+		old.Steps = 0
+		g.open("old", &madeUp{hard: constant(100), max: memlimit.Infinity, around: []string{slice}}, old)
+		g.open("hog", box, w)
+		g.open("other", &madeUp{hard: constant(100), max: memlimit.Infinity, around: []string{slice}}, w)
+		time.Sleep(10 * time.Second)
+		for !slices.Contains(g.deedsOf(), "freeze hog") {
+			if time.Since(g.began) > time.Minute {
+				t.Fatal("it was not frozen")
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		time.Sleep(1200 * time.Millisecond)
+		synctest.Wait()
+		if got := g.deedsOf(); !slices.Equal(got, []string{"freeze hog"}) {
+			t.Errorf("done: %v", got)
+		}
+		g.m.looking.Lock()
+		defer g.m.looking.Unlock()
+		for _, s := range g.m.order {
+			if s.Kind != memlimit.KindSession && (s.verdict.Growing || s.verdict.Full > 0) {
+				t.Errorf("%s still is full in %v", s.Name, s.verdict.Full)
+			}
+		}
+		if v := g.m.groups[slice].verdict; v.At <= stopped {
+			t.Errorf("it was not looked at since: %v, stopped at %v", v.At, stopped)
 		}
 	})
 }

@@ -97,9 +97,9 @@ type memory struct {
 
 	mu sync.Mutex
 	// news are the sessions that have changed since the last round; nil: it is no more.
-	// acted are those that something was done to.
+	// acted is what was done since, or could not be.
 	news  map[string]*session.Watch
-	acted []string
+	acted []outcome
 
 	// looking is held while figures change, for who asks for them.
 	looking  sync.Mutex
@@ -155,10 +155,16 @@ func (m *memory) set(id string, w *session.Watch) {
 	m.src.Wake()
 }
 
-// again has a session looked at: something was done to it.
-func (m *memory) again(id string) {
+// outcome is how it went with what was to be done to a session.
+type outcome struct {
+	memlimit.Action
+	failed bool
+}
+
+// again has a session looked at: something was done to it, or could not be.
+func (m *memory) again(o outcome) {
 	m.mu.Lock()
-	m.acted = append(m.acted, id)
+	m.acted = append(m.acted, o)
 	m.mu.Unlock()
 	m.src.Wake()
 }

@@ -89,7 +89,7 @@ const soon = 500 * time.Millisecond
 func (j *Judge) dash(s *Sample, v *Verdict) time.Duration {
 	const least = 20 * time.Millisecond
 	step := s.At - j.prev.At
-	if !j.known || v.Gap > 0 || j.prev.Frozen || step < least || v.Headroom == Infinity || s.Demand() <= j.prev.Demand() {
+	if !j.known || j.fresh || v.Gap > 0 || j.prev.Frozen || step < least || v.Headroom == Infinity || s.Demand() <= j.prev.Demand() {
 		return 0
 	}
 	grown := s.Demand() - j.prev.Demand()

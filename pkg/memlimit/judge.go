@@ -26,6 +26,7 @@ type Judge struct {
 	flap      int
 	throttled time.Duration // since when the brake holds everything, 0 if it does not
 	moved     time.Duration // when demand was last seen to grow
+	fresh     bool          // the past was dropped after prev
 	peak      peaks
 	slope     float64 // as it was when last known
 	high      uint64  // most demand since it last fell
@@ -118,7 +119,7 @@ func (j *Judge) Observe(s *Sample) Verdict {
 		j.moved = s.At
 	}
 	v.Next = j.tick(s, &v, dash)
-	j.prev, j.known, j.asked = *s, true, v.Next
+	j.prev, j.known, j.asked, j.fresh = *s, true, v.Next, false
 	return v
 }
 
@@ -134,8 +135,24 @@ func (j *Judge) Calm(until time.Duration) {
 // use, by a reclaim for instance. A gap in time, a freeze, a thaw and another limit
 // are noticed without it.
 func (j *Judge) Forget() {
+	j.fresh = true
 	j.fast.clear()
 	j.slow.clear()
+}
+
+// Without says that a part of what is in use, which has grown by slope bytes a second up to
+// that amount, grows no more: what the past says is then what the rest of it did.
+func (j *Judge) Without(slope float64, amount uint64) {
+	if slope <= 0 || !j.known {
+		return
+	}
+	j.fresh = true
+	for _, w := range []*window{&j.fast, &j.slow} {
+		for i := range w.n {
+			p := w.last(i)
+			p.demand = sum(p.demand, min(amount, scale(1, slope*max(0, (j.prev.At-p.at).Seconds()))))
+		}
+	}
 }
 
 // follow compares with the sample before.

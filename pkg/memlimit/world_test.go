@@ -346,6 +346,18 @@ func (m *watchman) do(a Action) {
 	b := m.w.sessions[i]
 	m.due[Place{Kind: KindSession, Name: b.id, Session: b.id}] = m.w.now
 	switch a.Do {
+	case Freeze, Hibernate, Close:
+		for p, j := range m.judges {
+			switch own := m.latest[Place{Kind: KindSession, Name: b.id, Session: b.id}]; {
+			case p.Kind == KindSession:
+			case a.Do != Freeze:
+				j.Forget()
+			case own != nil:
+				j.Without(own.Slope, b.got)
+			}
+		}
+	}
+	switch a.Do {
 	case Freeze:
 		b.frozen, b.frozenAt = true, m.w.now
 	case Thaw:
