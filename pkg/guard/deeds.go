@@ -33,10 +33,12 @@ type deeds struct {
 	keeper Keeper
 	log    *slog.Logger
 	// hold has new sessions wait, "" lets them; write writes to the history; count is
-	// for the metrics; after is told when something was done to a session.
+	// for the metrics; say does both in its turn, after the warnings that were given before;
+	// after is told when something was done to a session.
 	hold  func(why string)
 	write func(e store.Event, detail any)
 	count func(memlimit.Deed)
+	say   func(func())
 	after func(outcome)
 	all   sync.WaitGroup
 
@@ -172,13 +174,15 @@ func (d *deeds) tell(a memlimit.Action, what done, err error) {
 	if a.Do == memlimit.Arm && err == nil { // that stops nobody
 		level = slog.LevelInfo
 	}
-	d.log.Log(d.ctx, level, "memory: "+text, "session", a.Session)
-	if err == nil {
-		d.count(a.Do)
-	}
 	e := store.Event{Event: session.EventMemoryAction, ID: a.Session, Msg: text}
 	if a.Name != a.Session {
 		e.Name = a.Name
 	}
-	d.write(e, &what)
+	d.say(func() {
+		d.log.Log(context.Background(), level, "memory: "+text, "session", a.Session)
+		if err == nil {
+			d.count(a.Do)
+		}
+		d.write(e, &what)
+	})
 }

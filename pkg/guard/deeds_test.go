@@ -64,7 +64,7 @@ type recorder struct {
 func newRecorder(t *testing.T, k *keeper) *recorder {
 	_, log := newLogged()
 	r := &recorder{}
-	r.deeds = &deeds{ctx: t.Context(), keeper: k, log: log, busy: map[string]bool{}, count: func(memlimit.Deed) {},
+	r.deeds = &deeds{ctx: t.Context(), keeper: k, log: log, busy: map[string]bool{}, count: func(memlimit.Deed) {}, say: func(f func()) { f() },
 		hold: func(why string) { r.note(func() { r.holds = append(r.holds, why) }) },
 		write: func(e store.Event, detail any) {
 			e.Detail, _ = json.Marshal(detail)
