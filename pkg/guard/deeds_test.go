@@ -243,6 +243,33 @@ func TestMemoryForgetsAfterAFreeze(t *testing.T) {
 	})
 }
 
+// A freeze that the kernel does not do in time becomes a close, and none of it is tried
+// twice a second.
+func TestMemoryThatCannotBeFrozen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGround(t)
+		g.m.act = func(a memlimit.Action, _ uint64) {
+			g.mu.Lock()
+			g.deeds = append(g.deeds, a)
+			g.mu.Unlock()
+			go g.m.again(outcome{a, true})
+		}
+		g.start()
+		defer g.stop()
+		w := ceilinged(400 * mib)
+		w.Steps = memlimit.MayFreeze | memlimit.MayClose
+		g.open("a", &madeUp{hard: g.rising(20, 20), max: 400 * mib}, w)
+		time.Sleep(19 * time.Second)
+		synctest.Wait()
+		if got := g.deedsOf(); !slices.Equal(got, []string{"freeze a", "close a", "helpless a"}) {
+			t.Errorf("done: %v", got)
+		}
+		if len(g.deeds) > 8 {
+			t.Errorf("%d tries", len(g.deeds))
+		}
+	})
+}
+
 // deedsOf are what was decided, without repetitions.
 func (g *ground) deedsOf() (all []string) {
 	g.mu.Lock()

@@ -48,6 +48,7 @@ func (m *memory) learn() {
 // after looks at a session anew that something was done to. What is around it has grown in
 // another way before that: nobody else is to be stopped for what this one took.
 func (m *memory) after(o outcome) {
+	m.ladder.Told(o.Action, o.failed, m.clock())
 	s := m.sessions[o.Session]
 	if s != nil {
 		s.due, s.whole = m.clock(), true

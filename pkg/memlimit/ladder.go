@@ -82,6 +82,8 @@ const (
 	thawAgain    = 30 * time.Second
 	thawRoom     = .90
 	sayHelpless  = time.Minute
+	failLeast    = time.Second // after a deed that failed
+	failMost     = time.Minute
 	graceHurried = 2 * time.Second
 	graceCalm    = 10 * time.Second
 )
@@ -101,6 +103,47 @@ type Ladder struct {
 	lifted, braked, tried            map[string]time.Duration
 	easy                             map[string]time.Duration // since when what is around a frozen session is at ease
 	times                            map[string]int           // how often it was frozen
+	failed                           map[string]map[Deed]failure
+}
+
+// failure is a deed that could not be done, how often in a row, and until when it is not
+// tried again.
+type failure struct {
+	n     int
+	until time.Duration
+}
+
+// Told says how it went with an action. What failed is tried again after one second, then
+// two, up to a minute; what would come next takes its place meanwhile.
+func (l *Ladder) Told(a Action, failed bool, now time.Duration) {
+	if !failed {
+		delete(l.failed[a.Session], a.Do)
+		return
+	}
+	if l.failed == nil {
+		l.failed = map[string]map[Deed]failure{}
+	}
+	if l.failed[a.Session] == nil {
+		l.failed[a.Session] = map[Deed]failure{}
+	}
+	f := l.failed[a.Session][a.Do]
+	f.until = now + min(failMost, failLeast<<min(f.n, 10))
+	f.n++
+	l.failed[a.Session][a.Do] = f
+	switch a.Do { // nothing was gained by it that would have to be waited for
+	case Freeze:
+		l.froze = 0
+		if n := l.times[a.Session]; n > 0 {
+			l.times[a.Session] = n - 1
+		}
+	case Close:
+		l.ended = 0
+	}
+}
+
+// fails says whether a deed could not be done just now.
+func (l *Ladder) fails(c *Candidate, do Deed, now time.Duration) bool {
+	return now < l.failed[c.ID][do].until
 }
 
 // Decide gives what is to be done now. At most one session is frozen, one closed, one
@@ -179,7 +222,7 @@ func (l *Ladder) hibernate(sc *Scene, place int, out *[]Action) {
 		after = idleAfter
 	}
 	able := sc.victims(place, MayHibernate, &l.Rules, func(c *Candidate) bool {
-		return !c.Frozen && !c.Hibernated && !c.InUse && !c.Attached && c.Idle >= after && c.Hard >= 1<<20 && fits(c.Hard, p.SwapRoom)
+		return !l.fails(c, Hibernate, sc.Now) && !c.Frozen && !c.Hibernated && !c.InUse && !c.Attached && c.Idle >= after && c.Hard >= 1<<20 && fits(c.Hard, p.SwapRoom)
 	})
 	if len(able) > 0 {
 		c := able[0]
@@ -218,6 +261,9 @@ func (l *Ladder) brake(sc *Scene, place int, out *[]Action) {
 		default:
 			continue
 		}
+		if l.fails(c, a.Do, sc.Now) {
+			continue
+		}
 		l.tried[c.ID] = sc.Now
 		delete(l.braked, c.ID)
 		if a.Do == Lift {
@@ -239,7 +285,8 @@ func (l *Ladder) unbrake(sc *Scene, c *Candidate, place int, high uint64, may bo
 		l.braked[c.ID] = sc.Now
 	}
 	spared := c.Spared(sc.Now, &l.Rules) != ""
-	freezes, closes := c.May&MayFreeze != 0 && !spared, c.May&MayClose != 0 && !spared
+	freezes := c.May&MayFreeze != 0 && !spared && !l.fails(c, Freeze, sc.Now)
+	closes := c.May&MayClose != 0 && !spared && !l.fails(c, Close, sc.Now)
 	since, critical := l.braked[c.ID]
 	switch {
 	case c.Frozen && c.FrozenAt != 0:
@@ -321,14 +368,14 @@ func (l *Ladder) dire(p *Spot) bool { return p.Since.Max > 0 || p.Full > 0 && p.
 // harms nobody.
 func (l *Ladder) closable(sc *Scene, place int) []*Candidate {
 	shared := sc.Places[place].shared()
-	return sc.victims(place, MayClose, &l.Rules, func(c *Candidate) bool { return shared || !c.Frozen })
+	return sc.victims(place, MayClose, &l.Rules, func(c *Candidate) bool { return (shared || !c.Frozen) && !l.fails(c, Close, sc.Now) })
 }
 
 // freeze stops one session: of those that share a place one after the other, spaced
 // so that half of them are stopped when it would be full. It says whether it is at it.
 func (l *Ladder) freeze(sc *Scene, place int, out *[]Action) bool {
 	p := &sc.Places[place]
-	able := sc.freezable(place, &l.Rules)
+	able := l.freezable(sc, place)
 	if len(able) == 0 {
 		return false
 	}
@@ -365,6 +412,8 @@ func (l *Ladder) admit(sc *Scene, place int, out *[]Action) {
 		touchable++
 		if s := c.Spared(sc.Now, &l.Rules); s != "" {
 			why = "session " + c.Name + ": " + s
+		} else if why == "" && (l.fails(c, Freeze, sc.Now) || l.fails(c, Close, sc.Now)) {
+			why = "session " + c.Name + ": what was tried has failed"
 		}
 		if c.Frozen {
 			frozen++
@@ -388,6 +437,9 @@ func (l *Ladder) thaw(sc *Scene, out *[]Action) {
 		c := &sc.Sessions[i]
 		if c.FrozenAt == 0 || !c.Frozen {
 			delete(l.easy, c.ID)
+			continue
+		}
+		if l.fails(c, Thaw, sc.Now) {
 			continue
 		}
 		easy, fit := true, true
@@ -430,6 +482,7 @@ func (l *Ladder) tidy(sc *Scene) {
 	maps.DeleteFunc(l.tried, func(id string, _ time.Duration) bool { return gone(id) })
 	maps.DeleteFunc(l.easy, func(id string, _ time.Duration) bool { return gone(id) })
 	maps.DeleteFunc(l.times, func(id string, _ int) bool { return gone(id) })
+	maps.DeleteFunc(l.failed, func(id string, _ map[Deed]failure) bool { return gone(id) })
 	none := func(p Place, _ time.Duration) bool {
 		return !slices.ContainsFunc(sc.Places, func(s Spot) bool { return s.Place == p })
 	}

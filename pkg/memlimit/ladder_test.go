@@ -640,3 +640,53 @@ func TestThawAgain(t *testing.T) {
 		}
 	}
 }
+
+// A freeze that cannot be done is not tried all the time, and turns to a close where that
+// may be; one that fails, too, lets the next session have its turn.
+func TestWhatFails(t *testing.T) {
+	fail := func(l *Ladder, sc *Scene, do Deed) (at []time.Duration) {
+		began := sc.Now
+		for range 3000 {
+			for _, a := range sc.decide(l) {
+				if a.Do == do {
+					at = append(at, (sc.Now - began).Round(time.Second))
+				}
+				l.Told(a, a.Do != Helpless, sc.Now)
+			}
+			sc.Now += 100 * time.Millisecond
+		}
+		return at
+	}
+	sc := stage(Candidate{ID: "a", Hard: gib, Slope: 20 * mib, Ceiling: 2 * gib, May: MayFreeze})
+	filling(sc.own(0), Emergency, 4*time.Second)
+	var l Ladder
+	if at := fail(&l, sc, Freeze); len(at) < 8 || len(at) > 11 || at[1] != time.Second || at[2] != 3*time.Second || at[3] != 7*time.Second {
+		t.Errorf("a freeze that fails is tried at %v", at)
+	}
+	sc = stage(Candidate{ID: "a", Hard: gib, Slope: 20 * mib, Ceiling: 2 * gib, May: MayFreeze | MayClose}, Candidate{ID: "b", Age: time.Hour})
+	filling(sc.own(0), Emergency, 4*time.Second)
+	l = Ladder{}
+	var did []string
+	for range 20 {
+		for _, a := range sc.decide(&l) {
+			did = append(did, deeds([]Action{a})...)
+			l.Told(a, a.Do == Freeze, sc.Now)
+		}
+		sc.Now += 40 * time.Millisecond
+	}
+	if !slices.Equal(did, []string{"freeze a", "close a"}) {
+		t.Errorf("%v, want it closed when it cannot be frozen", did)
+	}
+	// What went well after all begins anew.
+	sc = stage(Candidate{ID: "a", Hard: gib, Slope: 20 * mib, Ceiling: 2 * gib, May: MayFreeze})
+	l = Ladder{}
+	sc.decide(&l)
+	for range 5 {
+		l.Told(Action{Do: Freeze, Session: "a"}, true, sc.Now)
+	}
+	l.Told(Action{Do: Freeze, Session: "a"}, false, sc.Now)
+	l.Told(Action{Do: Freeze, Session: "a"}, true, sc.Now)
+	if c := &sc.Sessions[0]; l.fails(c, Freeze, sc.Now+time.Second) || !l.fails(c, Freeze, sc.Now) {
+		t.Error("what went well is held against it")
+	}
+}

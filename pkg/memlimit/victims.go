@@ -157,10 +157,10 @@ const growingShare = 1. / 50
 // freezable gives those whose freeze would help: freezing gives no memory back, it
 // stops who takes it. Of several the oldest is never one, so that somebody gets on
 // (Buck2); alone it is, as long as others run.
-func (sc *Scene) freezable(place int, r *Rules) []*Candidate {
+func (l *Ladder) freezable(sc *Scene, place int) []*Candidate {
 	p := &sc.Places[place]
-	able := sc.victims(place, MayFreeze, r, func(c *Candidate) bool {
-		return !c.Frozen && (!p.shared() || p.Thrashing || c.Slope > 0 && c.Slope >= p.Slope*growingShare)
+	able := sc.victims(place, MayFreeze, &l.Rules, func(c *Candidate) bool {
+		return !c.Frozen && !l.fails(c, Freeze, sc.Now) && (!p.shared() || p.Thrashing || c.Slope > 0 && c.Slope >= p.Slope*growingShare)
 	})
 	if !p.shared() {
 		return able
