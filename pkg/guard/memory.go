@@ -75,6 +75,8 @@ type spot struct {
 	swap   []*memlimit.Sample
 	inside []*memlimit.Verdict
 	cost   time.Duration // how long it took to measure
+	wait   time.Duration // how long after the last sample the next one was meant to be
+	spent  time.Duration // what all measuring had taken by the last one
 	// moved is when a sample last differed from the one before.
 	moved time.Duration
 	// busy is when it last used the processor for more than housekeeping, cpu what it had
@@ -111,6 +113,7 @@ type memory struct {
 	swapFree uint64
 	worth    float64
 	glance   glance
+	spent    time.Duration // what all measuring has taken
 	crier    memlimit.Crier
 	ladder   memlimit.Ladder
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -44,6 +45,7 @@ type madeUp struct {
 	hard    func(time.Duration) uint64
 	max     uint64
 	high    uint64 // 0: none
+	cost    time.Duration
 	tier    memlimit.Tier
 	err     error
 	frozen  bool
@@ -167,6 +169,7 @@ func (g *ground) Wake() {
 func (g *ground) Close() error { return nil }
 
 func (b *madeUp) Sample(out *memlimit.Sample) error {
+	defer time.Sleep(b.cost) // beside the lock
 	b.g.mu.Lock()
 	defer b.g.mu.Unlock()
 	b.samples++
@@ -174,7 +177,7 @@ func (b *madeUp) Sample(out *memlimit.Sample) error {
 		return b.err
 	}
 	now := b.g.clock()
-	*out = memlimit.Sample{At: now, Done: now, Tier: b.tier, Hard: b.hard(now), Max: b.max, High: cmp.Or(b.high, memlimit.Infinity), SwapMax: memlimit.Infinity, Frozen: b.frozen, Events: b.events}
+	*out = memlimit.Sample{At: now, Done: now + b.cost, Tier: b.tier, Hard: b.hard(now), Max: b.max, High: cmp.Or(b.high, memlimit.Infinity), SwapMax: memlimit.Infinity, Frozen: b.frozen, Events: b.events}
 	b.last = *out
 	return nil
 }
@@ -426,6 +429,33 @@ func TestMemoryBadInput(t *testing.T) {
 			t.Errorf("said %v of one that is full", said)
 		}
 	})
+}
+
+// That adding up processes takes long, or that of many sessions together, is no gap: what
+// grows meanwhile is forecast.
+func TestMemoryDearSums(t *testing.T) {
+	for _, c := range []struct {
+		sessions int
+		cost     time.Duration
+	}{{1, 60 * time.Millisecond}, {1, 3 * time.Second}, {12, 400 * time.Millisecond}} {
+		synctest.Test(t, func(t *testing.T) {
+			g := newGround(t)
+			l := &logged{}
+			g.m.log = slog.New(slog.NewTextHandler(l, &slog.HandlerOptions{Level: slog.LevelDebug}))
+			g.start()
+			defer g.stop()
+			for i := range c.sessions {
+				g.open(string(rune('a'+i)), &madeUp{hard: g.rising(20, 3), max: memlimit.Infinity, tier: memlimit.TierProcesses, cost: c.cost}, ceilinged(400*mib))
+			}
+			time.Sleep(105 * time.Second)
+			gaps := strings.Count(l.String(), "its past is forgotten")
+			if said := g.said(); gaps > 0 || !slices.ContainsFunc(said, func(s string) bool {
+				return strings.HasPrefix(s, "warn raised") || strings.HasPrefix(s, "critical raised")
+			}) {
+				t.Errorf("%d sessions at %v: %d gaps, said %v", c.sessions, c.cost, gaps, said)
+			}
+		})
+	}
 }
 
 // A session that must not be warned of is not, and still is named by what is around it.

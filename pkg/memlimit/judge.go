@@ -123,6 +123,10 @@ func (j *Judge) Observe(s *Sample) Verdict {
 	return v
 }
 
+// Expect says that the next sample comes that long after the last one, as who reads has
+// more to do than this place: it is no gap then.
+func (j *Judge) Expect(in time.Duration) { j.asked = max(j.asked, in) }
+
 // Calm says that until then the place has not grown since the sample before, which is
 // known by other means: the growth that the next one shows came after that.
 func (j *Judge) Calm(until time.Duration) {
@@ -161,7 +165,8 @@ func (j *Judge) follow(s *Sample, v *Verdict) {
 		return
 	}
 	p := &j.prev
-	if gap := s.At - p.At; gap < 0 || gap > j.asked+tooLong {
+	// What reading took is no gap: it was known that long what it came to.
+	if gap := s.At - max(p.At, p.Done); s.At < p.At || gap > j.asked+tooLong {
 		v.Gap = max(gap, -gap)
 		j.Forget()
 		j.above = [levels]bool{} // it is not known that it lasted
