@@ -256,15 +256,12 @@ func (m *Manager) memoryUpdate(ctx context.Context, d *MemoryDeed, step memlimit
 	})
 }
 
-// byHand notes in a record that somebody has frozen or thawed the session by hand: a
-// guard does not undo it.
-func byHand(p *store.MemoryPolicy, thawed bool) (changed bool) {
+// frozenByHand notes in a record that somebody has frozen the session by hand: a guard
+// does not undo it.
+func frozenByHand(p *store.MemoryPolicy) (changed bool) {
 	if p == nil || p.Frozen == 0 {
 		return false
 	}
 	p.Frozen = 0
-	if thawed {
-		p.Thawed = proc.Clock()
-	}
 	return true
 }
