@@ -141,22 +141,41 @@ func (t *teller) one(ctx context.Context, w *told) {
 	if e.ID != "" && w.warning.Who.Name != e.ID {
 		e.Name = w.warning.Who.Name
 	}
+	var run []*concern
+	if !w.quiet && ctx.Err() == nil {
+		run = t.book(w)
+	}
 	t.write(e, &w.warning)
 	if !w.quiet && ctx.Err() == nil {
-		t.call(ctx, w)
+		t.call(ctx, w, run)
 	}
 }
 
-// call runs the commands of the sessions that a warning is about, and tells the
-// desktop once.
-func (t *teller) call(ctx context.Context, w *told) {
-	onDesktop := false
+// book finds the sessions that a warning is about and whose command is run; the warning
+// says of which it is not.
+func (t *teller) book(w *told) (run []*concern) {
 	for i := range w.who {
 		c := &w.who[i]
-		onDesktop = onDesktop || c.watch.Notify == "desktop"
 		if c.watch.OnWarn == "" {
 			continue
 		}
+		if why := t.run.book(c.place.Session); why != "" {
+			w.warning.Skipped = append(w.warning.Skipped, memlimit.Skipped{Session: c.place.Session, Why: why})
+			t.log.Warn("a warning's command is not run: "+why, "session", c.place.Session)
+			continue
+		}
+		run = append(run, c)
+	}
+	return run
+}
+
+// call runs the commands that were booked, and tells the desktop once.
+func (t *teller) call(ctx context.Context, w *told, run []*concern) {
+	onDesktop := false
+	for i := range w.who {
+		onDesktop = onDesktop || w.who[i].watch.Notify == "desktop"
+	}
+	for _, c := range run {
 		of := w.warning // as it concerns this session
 		of.Who = c.place
 		t.run.run(ctx, c.place.Session, c.watch.OnWarn, c.watch.Cwd, of.Env())

@@ -108,6 +108,27 @@ func TestTellerKeepsTheOrder(t *testing.T) {
 	}
 }
 
+// A warning whose command cannot be run says so.
+func TestTellerSaysWhatWasSkipped(t *testing.T) {
+	st := tellerStore(t)
+	_, log := newLogged()
+	tl := newTeller(st, log, nil)
+	w := sampleWarning(memlimit.Warn)
+	w.who[0].watch.OnWarn = "true"
+	if why := tl.run.book("aaaaaaaaaa"); why != "" {
+		t.Fatal(why)
+	}
+	tl.one(t.Context(), w)
+	page, err := st.ReadHistory(store.Filter{})
+	if err != nil || len(page.Events) != 1 {
+		t.Fatalf("%+v, %v", page.Events, err)
+	}
+	var got memlimit.Warning
+	if err := json.Unmarshal(page.Events[0].Detail, &got); err != nil || len(got.Skipped) != 1 || got.Skipped[0].Session != "aaaaaaaaaa" || got.Skipped[0].Why == "" {
+		t.Errorf("%s, %v", page.Events[0].Detail, err)
+	}
+}
+
 // A history that cannot be written for a while loses what does not fit, and says how
 // much that was; who tells is never held up.
 func TestTellerThatIsStuck(t *testing.T) {
