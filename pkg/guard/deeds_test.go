@@ -270,6 +270,32 @@ func TestMemoryThatCannotBeFrozen(t *testing.T) {
 	})
 }
 
+// How old a session is does not depend on what the clock on the wall says: only one that
+// was opened just now is spared.
+func TestMemoryAge(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGround(t)
+		g.start()
+		defer g.stop()
+		w := ceilinged(400 * mib)
+		w.Steps = memlimit.MayFreeze
+		young, old := w, w
+		old.Opened = g.clock() - time.Minute
+		young.Opened = g.clock() + 15*time.Second // just before it is full
+		g.open("young", &madeUp{hard: g.rising(20, 20), max: 400 * mib}, young)
+		g.open("old", &madeUp{hard: g.rising(20, 20), max: 400 * mib}, old)
+		time.Sleep(19 * time.Second)
+		synctest.Wait()
+		if got := g.deedsOf(); !slices.Contains(got, "freeze old") || slices.Contains(got, "freeze young") {
+			t.Errorf("done: %v", got)
+		}
+		s := spot{sample: memlimit.Sample{}, watch: old}
+		if c := s.candidate(g.clock(), nil); c.Age != 79*time.Second {
+			t.Errorf("it is %v old, want 79 s", c.Age)
+		}
+	})
+}
+
 // deedsOf are what was decided, without repetitions.
 func (g *ground) deedsOf() (all []string) {
 	g.mu.Lock()

@@ -99,9 +99,6 @@ func (g *ground) open(id string, b *madeUp, w session.MemoryWatch) {
 	if w.High == 0 {
 		w.High = memlimit.Infinity
 	}
-	if w.Created.IsZero() {
-		w.Created = time.Now().Add(-time.Hour)
-	}
 	g.m.set(id, &session.Watch{Session: id, Name: "name-" + id, Memory: w})
 	synctest.Wait()
 }

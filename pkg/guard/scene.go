@@ -42,7 +42,7 @@ func (m *memory) scene() (sc memlimit.Scene, at map[*spot]int) {
 func (s *spot) candidate(now time.Duration, at map[*spot]int) memlimit.Candidate {
 	w := &s.watch
 	c := memlimit.Candidate{ID: s.Session, Name: s.Name, Hard: s.sample.Hard, Swap: s.sample.Swap, Soft: s.sample.Soft, Anon: s.sample.Anon,
-		Slope: s.verdict.Slope, Ceiling: w.Ceiling, May: w.Steps, Age: time.Since(w.Created), InUse: w.InUse, Owned: w.Owned,
+		Slope: s.verdict.Slope, Ceiling: w.Ceiling, May: w.Steps, Age: now - w.Opened, InUse: w.InUse,
 		Protected: w.Protected, Frozen: s.sample.Frozen, Hibernated: w.Hibernated && s.sample.Frozen, FrozenAt: w.Frozen, ThawedAt: w.Thawed, Brake: memlimit.Infinity, High: w.High}
 	if s.ourBrake() {
 		c.Brake = s.sample.High

@@ -98,8 +98,8 @@ type MemoryWatch struct {
 	OnWarn, Cwd, Notify string
 	Steps               memlimit.Steps
 	Protected           bool
-	Owned               bool // it has an owner
-	Created             time.Time
+	// Opened is when it was, by the monotonic clock; 0: long ago.
+	Opened time.Duration
 	// Active is when it was last used, InUse that a command somebody waits for runs in
 	// it; Supervisors are those who wait.
 	Active      time.Duration
@@ -125,7 +125,7 @@ func PlaceOfLineage(id string) string { return "lineage:" + id }
 
 // memoryWatch fills in what concerns the memory of an open session.
 func memoryWatch(rec *store.Session, tasks []store.Task) MemoryWatch {
-	w := MemoryWatch{Path: rec.Path, Inode: rec.Inode, Ceiling: memlimit.Infinity, High: memlimit.Infinity, Cwd: rec.Cwd, Created: rec.Created, Owned: rec.Owner != nil, Hibernated: rec.Hibernated != nil}
+	w := MemoryWatch{Path: rec.Path, Inode: rec.Inode, Ceiling: memlimit.Infinity, High: memlimit.Infinity, Cwd: rec.Cwd, Opened: rec.Opened, Hibernated: rec.Hibernated != nil}
 	if l, err := memlimit.FromOCI(rec.Limits); err == nil {
 		if n, ok := l.MemoryMax.Value(); ok {
 			w.Ceiling = n
