@@ -26,19 +26,6 @@ func SpreadSwap(path []*Sample, free uint64, worth float64) {
 	}
 }
 
-// Least finds the place of a path with the least headroom: a limit binds with all
-// that is in it, however much the places inside are allowed (automemlimit#31). Of
-// equal ones the innermost is told.
-func Least(path []*Sample) (at int, headroom uint64) {
-	headroom = Infinity
-	for i, s := range path {
-		if h := s.Headroom(); i == 0 || h < headroom {
-			at, headroom = i, h
-		}
-	}
-	return at, headroom
-}
-
 // RoomInside is for a place that others lie in: how much more they can take before limits
 // of their own stop them, Infinity when something grows there that has none. Growth
 // that will end at an inner limit is no forecast for the outer one.
@@ -59,20 +46,6 @@ func RoomInside(place *Verdict, inside []*Verdict) uint64 {
 		return Infinity
 	}
 	return max(bound, 1)
-}
-
-// JudgedBy finds which of the places around a session it is to be judged by: the
-// one of the highest level; of equal ones the one with the least headroom, the
-// innermost of those. The verdicts go from the inside out.
-func JudgedBy(path []*Verdict) int {
-	best := 0
-	for i, v := range path {
-		b := path[best]
-		if v.Level > b.Level || v.Level == b.Level && v.Headroom < b.Headroom {
-			best = i
-		}
-	}
-	return best
 }
 
 // scale multiplies and stays in range.

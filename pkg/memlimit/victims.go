@@ -21,11 +21,8 @@ type Candidate struct {
 	May       Steps // what may be done to it
 	Age, Idle time.Duration
 	InUse     bool // a command that somebody waits for runs in it
-	Owned     bool // its owner is alive
 	Attached  bool // a person has it in front
-	Resumable bool // who owns it can carry on after a close
 	Protected bool // never to be touched
-	Unsure    bool // its processes cannot be told from others for certain
 
 	Frozen     bool          // by whomever
 	FrozenAt   time.Duration // when the ladder froze it; 0: it did not
@@ -71,8 +68,6 @@ func (c *Candidate) Spared(now time.Duration, r *Rules) string {
 	switch {
 	case c.Protected:
 		return "it is protected"
-	case c.Unsure:
-		return "its processes cannot be told for certain"
 	case c.Attached && !(r.TakeAttached && c.over() > 0):
 		return "somebody is attached to it"
 	case c.Age < tooYoung:
@@ -87,7 +82,7 @@ func (c *Candidate) Spared(now time.Duration, r *Rules) string {
 //
 //   - one beyond its own ceiling, by how far;
 //   - the biggest in half a minute, in coarse steps: half as much again is more;
-//   - who can be resumed, by how long it was idle, in minutes;
+//   - who was idle for longest, in minutes;
 //   - the newest.
 //
 // Neither pressure, which marks the victim, nor page cache has a say.
@@ -96,7 +91,6 @@ func Order(all []*Candidate) {
 		return cmp.Or(
 			cmp.Compare(b.over(), a.over()),
 			cmp.Compare(magnitude(b.weight()), magnitude(a.weight())),
-			compareBool(b.Resumable, a.Resumable),
 			cmp.Compare(b.Idle/time.Minute, a.Idle/time.Minute),
 			cmp.Compare(a.Age, b.Age),
 			cmp.Compare(a.ID, b.ID),
@@ -117,16 +111,6 @@ func magnitude(n uint64) int {
 		half = 1
 	}
 	return 2*top + half
-}
-
-func compareBool(a, b bool) int {
-	switch {
-	case a == b:
-		return 0
-	case a:
-		return 1
-	}
-	return -1
 }
 
 // victims gives those of a place that may be touched and are of use, in order. Those

@@ -323,7 +323,7 @@ func (m *watchman) scene(places []Place) Scene {
 			continue
 		}
 		c := Candidate{ID: b.id, Name: b.id, Hard: b.hard(), Swap: b.out, Soft: b.cached, Anon: b.hard(), Ceiling: b.max, May: m.may, Age: m.w.now - b.born + time.Minute,
-			Idle: b.idle, InUse: b.inUse, Resumable: true, Frozen: b.frozen, FrozenAt: b.frozenAt, Hibernated: b.hibernated, Brake: b.high, High: Infinity}
+			Idle: b.idle, InUse: b.inUse, Frozen: b.frozen, FrozenAt: b.frozenAt, Hibernated: b.hibernated, Brake: b.high, High: Infinity}
 		for i, p := range sc.Places {
 			if p.Kind != KindSession || p.Session == b.id {
 				c.Under = append(c.Under, i)
