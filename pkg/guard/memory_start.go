@@ -1,6 +1,7 @@
 package guard
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync"
@@ -47,15 +48,19 @@ func (g *guard) watchMemory() (stop func()) {
 }
 
 // liftAll takes away all brakes: without a guard there are none. What is true is in the
-// records by now.
+// records by now, those among them of sessions that it never got to look at.
 func (g *guard) liftAll(d *deeds) {
-	for id, s := range g.memory.sessions {
-		if s.watch.Steps&memlimit.MayBrake == 0 && s.watch.Brake == 0 {
+	all, err := g.sessions.Watches()
+	if err != nil {
+		g.log.Warn("look for brakes", "err", err)
+	}
+	for i := range all {
+		w := &all[i]
+		if w.Memory.Brake == 0 {
 			continue
 		}
-		if w, err := g.sessions.WatchOf(id); err == nil && w.Memory.Brake != 0 {
-			d.do(memlimit.Action{Do: memlimit.Lift, Session: id, Name: s.Name, Place: s.Place, Reason: "nobody watches it any more"}, w.Memory.Inode)
-		}
+		place := memlimit.Place{Kind: memlimit.KindSession, Name: cmp.Or(w.Name, w.Session), Session: w.Session}
+		d.do(memlimit.Action{Do: memlimit.Lift, Session: w.Session, Name: place.Name, Place: place, Reason: "nobody watches it any more"}, w.Memory.Inode)
 	}
 }
 
