@@ -2,7 +2,6 @@ package session_test
 
 import (
 	"errors"
-	"io"
 	"log/slog"
 	"os"
 	"testing"
@@ -19,7 +18,7 @@ func TestBoxBrakeLeft(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := session.New(session.Config{Helper: self, NoGuard: true, Log: slog.New(slog.NewTextHandler(io.Discard, nil))})
+	m, err := session.New(session.Config{Helper: self, NoGuard: true, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
