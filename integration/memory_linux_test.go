@@ -138,6 +138,56 @@ func TestMemoryRun(t *testing.T) {
 	}
 }
 
+// TestMemoryBrake: where brakes are allowed they are armed before they are needed, and read
+// back as what they are; one that the user has set is left alone. A guard that is killed
+// leaves them to the next, and one that ends takes them away.
+func TestMemoryBrake(t *testing.T) {
+	countedApart(t)
+	r := newRig(t)
+	r.guarded()
+	defer r.endGuard()
+	id := r.open("braked", "--memory-max", "256M", "--memory-steps", "brake")
+	mine := r.open("mine", "--memory-max", "256M", "--memory-high", "200M", "--memory-steps", "brake")
+	if !r.enforced(id) {
+		t.Skip("without a memory controller there are no brakes")
+	}
+	high := func(id string) string { return control(t, r.inspect(id).Box.Path, "memory.high") }
+	at := func(ceiling uint64) string { return strconv.FormatUint(memlimit.BrakeAt(ceiling), 10) }
+	eventually(t, "the brake to be armed", func() bool { return high(id) == at(256<<20) })
+	i := slices.IndexFunc(r.inspect(id).Limits, func(c memlimit.Ceiling) bool { return c.File == "memory.high" })
+	if i < 0 || !strings.Contains(r.inspect(id).Limits[i].Note, "guard's brake") {
+		t.Errorf("it is read back as %+v", r.inspect(id).Limits)
+	}
+	eventually(t, "that to be told", func() bool {
+		return slices.ContainsFunc(r.happened(session.EventMemoryAction), func(e store.Event) bool { return e.ID == id && strings.HasPrefix(e.Msg, "arm: ") })
+	})
+	r.run("limit", id, "--memory-max", "512M").must(t, 0, "limit")
+	eventually(t, "the brake to be moved", func() bool { return high(id) == at(512<<20) })
+	g, ok := r.guard()
+	if !ok {
+		t.Fatal("no guard")
+	}
+	if err := g.signal(unix.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	r.exec(id, "true").must(t, 0, "exec, which sees to a guard")
+	if now, ok := r.guard(); !ok || now == g {
+		t.Fatalf("after %v was killed %v watches, %v", g, now, ok)
+	}
+	if got := high(id); got != at(512<<20) {
+		t.Errorf("after the guard was killed memory.high is %s", got)
+	}
+	r.endGuard()
+	if got := high(id); got != "max" {
+		t.Errorf("a guard that ended has left memory.high at %s", got)
+	}
+	if got := high(mine); got != kernelSize("200M") {
+		t.Errorf("what the user has asked for is %s now", got)
+	}
+	r.closed(id, graceFlags()...)
+	r.closed(mine, graceFlags()...)
+}
+
 // TestMemoryFreeze: a session that may be frozen is before it is full: nothing in it
 // dies. With more room it is thawed and runs on; one that is protected is let run.
 func TestMemoryFreeze(t *testing.T) {

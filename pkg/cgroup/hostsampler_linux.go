@@ -78,6 +78,19 @@ func (h *HostSampler) Sample(out *memlimit.Sample) (swapFree uint64, worth float
 	return host.SwapFree, h.worth(host), nil
 }
 
+// Available is what of memory is left, and no more: it takes a tenth of a sample's time.
+func (h *HostSampler) Available() (uint64, error) {
+	b, err := h.meminfo.read(h.buf[:])
+	if err != nil {
+		return 0, fmt.Errorf("read meminfo: %w", err)
+	}
+	host, err := memlimit.ParseMeminfo(b)
+	if err != nil {
+		return 0, fmt.Errorf("meminfo: %w", err)
+	}
+	return host.Available, nil
+}
+
 // worth is that of compressed memory when any of the swap lies there.
 func (h *HostSampler) worth(host memlimit.Host) float64 {
 	if host.SwapTotal == 0 || !h.swaps.here() {

@@ -29,7 +29,7 @@ type Sampler struct {
 	still memlimit.Look
 
 	current, stat, swap, most, high, swapMost held
-	events, local, pressure, state, pids      held
+	events, pressure, state                   held
 	cpu                                       held // where there is no memory controller
 
 	last memlimit.Sample
@@ -46,8 +46,8 @@ func newSampler(dir int, path string) (*Sampler, error) {
 		name string
 	}{
 		{&s.current, "memory.current"}, {&s.stat, "memory.stat"}, {&s.swap, "memory.swap.current"}, {&s.most, "memory.max"},
-		{&s.high, "memory.high"}, {&s.swapMost, "memory.swap.max"}, {&s.events, "memory.events"}, {&s.local, "memory.events.local"},
-		{&s.pressure, "memory.pressure"}, {&s.state, "cgroup.events"}, {&s.pids, "pids.current"},
+		{&s.high, "memory.high"}, {&s.swapMost, "memory.swap.max"}, {&s.events, "memory.events"},
+		{&s.pressure, "memory.pressure"}, {&s.state, "cgroup.events"},
 	} {
 		h, err := hold(dir, f.name, unix.O_RDONLY|unix.O_NOFOLLOW)
 		if errors.Is(err, unix.EOPNOTSUPP) && f.h == &s.pressure { // PSI is off
@@ -194,41 +194,12 @@ func (s *Sampler) read() error {
 	return err
 }
 
-// Counts reads the events of the group and of it alone, for memlimit.WhoseLimit.
-// Where memory.events.local is not there (before Linux 5.2) hasLocal is false.
-func (s *Sampler) Counts() (all, local memlimit.Events, hasLocal bool, err error) {
-	if !s.events.here() {
-		return all, local, false, ErrNoMemory
-	}
-	b, err := s.events.read(s.buf[:])
-	if err != nil {
-		return all, local, false, fmt.Errorf("read %s of %s: %w", s.events.path, s.path, err)
-	}
-	if all, err = memlimit.ParseEvents(b); err != nil || !s.local.here() {
-		return all, local, false, err
-	}
-	if b, err = s.local.read(s.buf[:]); err != nil {
-		return all, local, false, fmt.Errorf("read %s of %s: %w", s.local.path, s.path, err)
-	}
-	local, err = memlimit.ParseEvents(b)
-	return all, local, err == nil, err
-}
-
-// Pids counts the processes and threads; not ok without the pids controller.
-func (s *Sampler) Pids() (n uint64, ok bool) {
-	if !s.pids.here() {
-		return 0, false
-	}
-	n, err := s.pids.amount(s.buf[:])
-	return n, err == nil
-}
-
 // Fresh has the next sample read everything.
 func (s *Sampler) Fresh() { s.look = memlimit.Look{} }
 
 // Close releases the files.
 func (s *Sampler) Close() error {
-	for _, h := range []*held{&s.current, &s.stat, &s.swap, &s.most, &s.high, &s.swapMost, &s.events, &s.local, &s.pressure, &s.state, &s.pids, &s.cpu} {
+	for _, h := range []*held{&s.current, &s.stat, &s.swap, &s.most, &s.high, &s.swapMost, &s.events, &s.pressure, &s.state, &s.cpu} {
 		h.close()
 	}
 	return nil

@@ -45,16 +45,12 @@ func (g *Group) wakeOn(file string) (*Wake, error) {
 	return w, nil
 }
 
-// WakeOnPressure wakes when processes of the group have stalled for want of memory,
+// WakeOnHostPressure wakes when processes of the machine have stalled for want of memory,
 // for memlimit.TriggerStall within memlimit.TriggerWindow: that is allowed without
-// privileges, too. The error is ErrNoPressure where it cannot be had.
-func (g *Group) WakeOnPressure() (*Wake, error) { return wakeOnPressure(g.fd(), "memory.pressure") }
-
-// WakeOnHostPressure is the same for the machine: path is "/proc/pressure/memory".
-func WakeOnHostPressure(path string) (*Wake, error) { return wakeOnPressure(unix.AT_FDCWD, path) }
-
-func wakeOnPressure(dir int, path string) (*Wake, error) {
-	h, err := hold(dir, path, unix.O_RDWR|unix.O_NONBLOCK)
+// privileges, too. Path is "/proc/pressure/memory". The error is ErrNoPressure where it
+// cannot be had.
+func WakeOnHostPressure(path string) (*Wake, error) {
+	h, err := hold(unix.AT_FDCWD, path, unix.O_RDWR|unix.O_NONBLOCK)
 	switch {
 	case errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, unix.EACCES), errors.Is(err, unix.EPERM), err == nil && !h.here():
 		return nil, fmt.Errorf("%s: %w", path, errors.Join(ErrNoPressure, err))

@@ -79,38 +79,6 @@ func TestWakeOnEvents(t *testing.T) {
 	}
 }
 
-// A trigger can be made here, is silent while nothing stalls, and tells that the
-// cgroup is gone.
-func TestWakeOnPressure(t *testing.T) {
-	root := testcgroup.Root(t)
-	g := make1(t, root, "pressure")
-	w, err := g.WakeOnPressure()
-	if errors.Is(err, cgroup.ErrNoPressure) {
-		t.Skip(err)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer w.Close()
-	wait := awaits(t, w)
-	start(t, g, "sleep", "60")
-	if ev, ok := wait(200 * time.Millisecond); ok {
-		if cause, err := w.Woke(ev); cause || err != nil {
-			t.Errorf("a sleep is under pressure: %#x, %v", ev, err)
-		}
-	}
-	if err := g.Kill(deadline(t)); err != nil {
-		t.Fatal(err)
-	}
-	if err := g.Remove(deadline(t)); err != nil {
-		t.Fatal(err)
-	}
-	ev, ok := wait(5 * time.Second)
-	if cause, err := w.Woke(ev); !ok || cause || !errors.Is(err, cgroup.ErrGone) {
-		t.Errorf("removed: %v %#x: %v, %v", ok, ev, cause, err)
-	}
-}
-
 func TestWakeOnHostPressure(t *testing.T) {
 	w, err := cgroup.WakeOnHostPressure("/proc/pressure/memory")
 	if errors.Is(err, cgroup.ErrNoPressure) {

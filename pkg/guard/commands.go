@@ -19,67 +19,141 @@ import (
 
 // commands runs what people want to have run with a warning. None of them is waited
 // for by who asks, none lasts for ever, and a session has one at a time: one that
-// hangs costs its own session's warnings, and nobody else's.
+// hangs costs its own session's warnings, and nobody else's. Where all that may run at
+// once do, the next ones wait for those that have had their time.
 type commands struct {
 	log *slog.Logger
-	// limit is how long one may take.
-	limit time.Duration
-	slots chan struct{}
-	all   sync.WaitGroup
+	// limit is how long one may take, short how long while others wait.
+	limit, short time.Duration
+	all          sync.WaitGroup
 
 	mu      sync.Mutex
-	running map[string]bool // by session
+	booked  map[string]bool // by session: it runs, or waits
+	running int
+	waiting []chan struct{} // the first is let on first; closed when it may run
+	// waits is closed when there is somebody who waits.
+	waits chan struct{}
 }
 
 const (
-	// onWarnTime is how long a command may take that is run with a warning.
-	onWarnTime = 30 * time.Second
-	// onWarnAtOnce is how many run at once.
-	onWarnAtOnce = 4
+	// onWarnTime is how long a command may take that is run with a warning, onWarnShort how
+	// long while others wait for it to end.
+	onWarnTime, onWarnShort = 30 * time.Second, 2 * time.Second
+	// onWarnAtOnce is how many run at once, onWarnWait how many wait.
+	onWarnAtOnce, onWarnWait = 4, 64
 	// onWarnSaid is how much of what one says is kept for the log.
 	onWarnSaid = 1 << 10
 )
 
 func newCommands(log *slog.Logger) *commands {
-	return &commands{log: log, limit: onWarnTime, slots: make(chan struct{}, onWarnAtOnce), running: map[string]bool{}}
+	return &commands{log: log, limit: onWarnTime, short: onWarnShort, booked: map[string]bool{}, waits: make(chan struct{})}
 }
 
-// run runs a command line for a session, in dir, with env beside our own.
-func (c *commands) run(ctx context.Context, session, line, dir string, env []string) {
+// book reserves the next run of a session's command; why says why there is none.
+func (c *commands) book(session string) (why string) {
 	c.mu.Lock()
-	busy := c.running[session]
-	c.running[session] = true
-	c.mu.Unlock()
-	if busy {
-		c.log.Warn("a warning's command is not run: the one before still runs", "session", session)
-		return
+	defer c.mu.Unlock()
+	switch {
+	case c.booked[session]:
+		return "the one before still runs"
+	case c.running >= onWarnAtOnce && len(c.waiting) >= onWarnWait:
+		return "too many wait"
 	}
-	done := func() {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		delete(c.running, session)
-	}
-	select {
-	case c.slots <- struct{}{}:
-	default:
-		done()
-		c.log.Warn("a warning's command is not run: too many run", "session", session)
-		return
-	}
+	c.booked[session] = true
+	return ""
+}
+
+// run runs a command line for a session that was booked, in dir, with env beside our own.
+func (c *commands) run(ctx context.Context, session, line, dir string, env []string) {
+	turn := c.enter()
 	c.all.Go(func() {
-		defer func() { <-c.slots; done() }()
+		defer c.leave(session)
+		<-turn // each that runs ends in time
+		if ctx.Err() != nil {
+			return
+		}
 		if err := c.one(ctx, line, dir, env); err != nil {
 			c.log.Warn("a warning's command failed", "session", session, "command", line, "err", err)
 		}
 	})
 }
 
+// enter gives what is closed when one more may run.
+func (c *commands) enter() <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	turn := make(chan struct{})
+	if c.running < onWarnAtOnce {
+		c.running++
+		close(turn)
+		return turn
+	}
+	if len(c.waiting) == 0 {
+		close(c.waits)
+	}
+	c.waiting = append(c.waiting, turn)
+	return turn
+}
+
+// leave lets the next one run.
+func (c *commands) leave(session string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.booked, session)
+	if len(c.waiting) == 0 {
+		c.running--
+		return
+	}
+	close(c.waiting[0])
+	if c.waiting = c.waiting[1:]; len(c.waiting) == 0 {
+		c.waits = make(chan struct{})
+	}
+}
+
+// hurry ends a context when it has had its time: the short one while others wait.
+func (c *commands) hurry(ctx context.Context) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	go func() {
+		began := time.Now()
+		long := time.NewTimer(c.limit)
+		defer long.Stop()
+		for {
+			c.mu.Lock()
+			waits := c.waits
+			c.mu.Unlock()
+			select {
+			case <-ctx.Done():
+				return
+			case <-long.C:
+				cancel(fmt.Errorf("it was ended after %v", c.limit))
+				return
+			case <-waits:
+			}
+			short := time.NewTimer(c.short - time.Since(began))
+			select {
+			case <-ctx.Done():
+				short.Stop()
+				return
+			case <-short.C:
+			}
+			c.mu.Lock()
+			late := len(c.waiting) > 0
+			c.mu.Unlock()
+			if late {
+				cancel(fmt.Errorf("it was ended after %v, as others wait", c.short))
+				return
+			}
+		}
+	}()
+	return ctx, func() { cancel(nil) }
+}
+
 // one runs it, and ends it with its process group when its time is over or ctx is
 // done. The group's number is the child's, which nobody else can have before the child
 // is reaped; that is done last.
 func (c *commands) one(ctx context.Context, line, dir string, env []string) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, c.limit, fmt.Errorf("it was ended after %v", c.limit))
-	defer cancel()
+	ctx, done := c.hurry(ctx)
+	defer done()
 	argv := undefended(line)
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Env = append(ourEnv(), env...)

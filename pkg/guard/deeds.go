@@ -33,15 +33,21 @@ type deeds struct {
 	keeper Keeper
 	log    *slog.Logger
 	// hold has new sessions wait, "" lets them; write writes to the history; count is
-	// for the metrics; after is told when something was done to a session.
+	// for the metrics; say does both in its turn, after the warnings that were given before;
+	// after is told when something was done to a session.
 	hold  func(why string)
 	write func(e store.Event, detail any)
 	count func(memlimit.Deed)
-	after func(id string)
+	say   func(func())
+	after func(outcome)
 	all   sync.WaitGroup
 
 	mu   sync.Mutex
 	busy map[string]bool
+	// ending says that nobody will lift a brake that is set now; lifts are those that wait
+	// for something else to be done with the session.
+	ending bool
+	lifts  map[string]func()
 }
 
 // deedTime bounds what is done to a session, but for the grace of a close. One that is
@@ -69,16 +75,26 @@ func (d *deeds) do(a memlimit.Action, inode uint64) {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.busy[a.Session] || d.ctx.Err() != nil {
+	if d.ctx.Err() != nil || d.ending && a.Do != memlimit.Lift {
+		return
+	}
+	if d.busy[a.Session] {
+		if d.ending {
+			d.lifts[a.Session] = func() { d.one(a, inode) }
+		}
 		return
 	}
 	d.busy[a.Session] = true
 	d.all.Go(func() {
-		d.one(a, inode)
+		err := d.one(a, inode)
 		d.mu.Lock()
+		lift := d.lifts[a.Session]
 		delete(d.busy, a.Session)
 		d.mu.Unlock()
-		d.after(a.Session)
+		if lift != nil {
+			lift()
+		}
+		d.after(outcome{a, err != nil})
 	})
 }
 
@@ -93,7 +109,7 @@ func (d *deeds) shared(a memlimit.Action) {
 	d.tell(a, done{Action: a}, nil)
 }
 
-func (d *deeds) one(a memlimit.Action, inode uint64) {
+func (d *deeds) one(a memlimit.Action, inode uint64) error {
 	limit := deedTime + a.Grace
 	if a.Do == memlimit.Hibernate {
 		limit = hibernateTime
@@ -113,8 +129,10 @@ func (d *deeds) one(a memlimit.Action, inode uint64) {
 		if r, err = d.keeper.MemoryHibernate(ctx, deed); err == nil {
 			what.Reclaimed = &r.ReclaimedBytes
 		}
-	case memlimit.Brake:
-		err = d.keeper.MemoryBrake(ctx, deed, a.High)
+	case memlimit.Arm, memlimit.Brake:
+		if err = d.keeper.MemoryBrake(ctx, deed, a.High); err == nil && d.isEnding() {
+			err = errors.Join(errEnding, d.keeper.MemoryLift(context.WithoutCancel(ctx), deed))
+		}
 	case memlimit.Lift:
 		err = d.keeper.MemoryLift(ctx, deed)
 	case memlimit.Close:
@@ -127,6 +145,23 @@ func (d *deeds) one(a memlimit.Action, inode uint64) {
 		err = errors.ErrUnsupported
 	}
 	d.tell(a, what, err)
+	return err
+}
+
+// errEnding says that a brake was taken away again: it is no place to rest in.
+var errEnding = errors.New("the guard is ending")
+
+// end has nothing more begun but to lift brakes; what runs goes on.
+func (d *deeds) end() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.ending, d.lifts = true, map[string]func(){}
+}
+
+func (d *deeds) isEnding() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.ending
 }
 
 func (d *deeds) tell(a memlimit.Action, what done, err error) {
@@ -135,13 +170,19 @@ func (d *deeds) tell(a memlimit.Action, what done, err error) {
 		what.Error = err.Error()
 		text = "not done: " + text + ": " + what.Error
 	}
-	d.log.Warn("memory: "+text, "session", a.Session)
-	if err == nil {
-		d.count(a.Do)
+	level := slog.LevelWarn
+	if a.Do == memlimit.Arm && err == nil { // that stops nobody
+		level = slog.LevelInfo
 	}
 	e := store.Event{Event: session.EventMemoryAction, ID: a.Session, Msg: text}
 	if a.Name != a.Session {
 		e.Name = a.Name
 	}
-	d.write(e, &what)
+	d.say(func() {
+		d.log.Log(context.Background(), level, "memory: "+text, "session", a.Session)
+		if err == nil {
+			d.count(a.Do)
+		}
+		d.write(e, &what)
+	})
 }

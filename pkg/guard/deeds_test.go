@@ -58,19 +58,19 @@ type recorder struct {
 	mu     sync.Mutex
 	events []store.Event
 	holds  []string
-	after  []string
+	after  []outcome
 }
 
 func newRecorder(t *testing.T, k *keeper) *recorder {
 	_, log := newLogged()
 	r := &recorder{}
-	r.deeds = &deeds{ctx: t.Context(), keeper: k, log: log, busy: map[string]bool{}, count: func(memlimit.Deed) {},
+	r.deeds = &deeds{ctx: t.Context(), keeper: k, log: log, busy: map[string]bool{}, count: func(memlimit.Deed) {}, say: func(f func()) { f() },
 		hold: func(why string) { r.note(func() { r.holds = append(r.holds, why) }) },
 		write: func(e store.Event, detail any) {
 			e.Detail, _ = json.Marshal(detail)
 			r.note(func() { r.events = append(r.events, e) })
 		},
-		after: func(id string) { r.note(func() { r.after = append(r.after, id) }) }}
+		after: func(o outcome) { r.note(func() { r.after = append(r.after, o) }) }}
 	return r
 }
 
@@ -136,6 +136,164 @@ func TestDeedsThatHang(t *testing.T) {
 	if want := []string{"freeze a 1", "freeze b 2"}; !slices.Equal(k.calls, want) {
 		t.Errorf("done: %v, want %v", k.calls, want)
 	}
+}
+
+// A guard that ends leaves no brake behind: neither one that it was about to set, nor one
+// of a session that something else is being done to.
+func TestDeedsAtTheEnd(t *testing.T) {
+	k := &keeper{wait: make(chan struct{})}
+	r := newRecorder(t, k)
+	r.do(memlimit.Action{Do: memlimit.Arm, Session: "a", High: 5}, 1)
+	r.do(memlimit.Action{Do: memlimit.Freeze, Session: "b"}, 2)
+	r.end()
+	r.do(memlimit.Action{Do: memlimit.Lift, Session: "b"}, 2)
+	r.do(memlimit.Action{Do: memlimit.Arm, Session: "c", High: 5}, 3)
+	close(k.wait)
+	r.all.Wait()
+	slices.Sort(k.calls)
+	if want := []string{"brake 5 a 1", "freeze b 2", "lift a 1", "lift b 2"}; !slices.Equal(k.calls, want) {
+		t.Errorf("done: %v, want %v", k.calls, want)
+	}
+}
+
+// The brake of a session that allows it is armed before it is needed, and not again while
+// it is there; a memory.high of its user's is left alone.
+func TestMemoryArmsTheBrake(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGround(t)
+		g.start()
+		defer g.stop()
+		w := ceilinged(400 * mib)
+		w.Steps = memlimit.MayBrake
+		at := memlimit.BrakeAt(400 * mib)
+		theirs, armed, lost, moved := w, w, w, w
+		theirs.High = 300 * mib
+		armed.Brake, lost.Brake, moved.Brake = at, at, at/2
+		box := func(high uint64) *madeUp { return &madeUp{hard: constant(20), max: 400 * mib, high: high} }
+		g.open("new", box(0), w)
+		g.open("theirs", box(300*mib), theirs)
+		g.open("armed", box(at), armed)
+		g.open("lost", box(0), lost) // whoever was to set it was killed before that
+		g.open("moved", box(at/2), moved)
+		time.Sleep(100 * time.Millisecond)
+		synctest.Wait()
+		got := g.deedsOf()
+		slices.Sort(got)
+		if want := []string{"arm lost", "arm moved", "arm new"}; !slices.Equal(got, want) {
+			t.Errorf("done: %v, want %v", got, want)
+		}
+	})
+}
+
+// What a slice and the host grew by before a session was frozen drives nothing any more: no
+// other session is stopped for it.
+func TestMemoryForgetsAfterAFreeze(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGround(t)
+		const slice = "/sys/fs/cgroup/sessionbox.slice"
+		leak := g.rising(50, 40)
+		var stopped time.Duration // 0: it runs
+		hog := func(at time.Duration) uint64 {
+			if stopped != 0 {
+				at = min(at, stopped)
+			}
+			return leak(at)
+		}
+		g.boxes[slice] = &madeUp{g: g, tier: memlimit.TierCgroup, max: 1000 * mib, hard: func(at time.Duration) uint64 { return hog(at) + 200*mib }}
+		box := &madeUp{hard: hog, max: memlimit.Infinity, around: []string{slice}}
+		g.m.act = func(a memlimit.Action, _ uint64) {
+			g.mu.Lock()
+			defer g.mu.Unlock()
+			g.deeds = append(g.deeds, a)
+			if a.Do == memlimit.Freeze && a.Session == "hog" {
+				stopped, box.frozen = g.clock(), true
+				go g.m.again(outcome{a, false})
+			}
+		}
+		g.start()
+		defer g.stop()
+		w := session.MemoryWatch{Policy: true, Warn: true, Steps: memlimit.MayFreeze}
+		old := w
+		old.Steps = 0
+		g.open("old", &madeUp{hard: constant(100), max: memlimit.Infinity, around: []string{slice}}, old)
+		g.open("hog", box, w)
+		g.open("other", &madeUp{hard: constant(100), max: memlimit.Infinity, around: []string{slice}}, w)
+		time.Sleep(10 * time.Second)
+		for !slices.Contains(g.deedsOf(), "freeze hog") {
+			if time.Since(g.began) > time.Minute {
+				t.Fatal("it was not frozen")
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		time.Sleep(1200 * time.Millisecond)
+		synctest.Wait()
+		if got := g.deedsOf(); !slices.Equal(got, []string{"freeze hog"}) {
+			t.Errorf("done: %v", got)
+		}
+		g.m.looking.Lock()
+		defer g.m.looking.Unlock()
+		for _, s := range g.m.order {
+			if s.Kind != memlimit.KindSession && (s.verdict.Growing || s.verdict.Full > 0) {
+				t.Errorf("%s still is full in %v", s.Name, s.verdict.Full)
+			}
+		}
+		if v := g.m.groups[slice].verdict; v.At <= stopped {
+			t.Errorf("it was not looked at since: %v, stopped at %v", v.At, stopped)
+		}
+	})
+}
+
+// A freeze that the kernel does not do in time becomes a close, and none of it is tried
+// twice a second.
+func TestMemoryThatCannotBeFrozen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGround(t)
+		g.m.act = func(a memlimit.Action, _ uint64) {
+			g.mu.Lock()
+			g.deeds = append(g.deeds, a)
+			g.mu.Unlock()
+			go g.m.again(outcome{a, true})
+		}
+		g.start()
+		defer g.stop()
+		w := ceilinged(400 * mib)
+		w.Steps = memlimit.MayFreeze | memlimit.MayClose
+		g.open("a", &madeUp{hard: g.rising(20, 20), max: 400 * mib}, w)
+		time.Sleep(19 * time.Second)
+		synctest.Wait()
+		if got := g.deedsOf(); !slices.Equal(got, []string{"freeze a", "close a", "helpless a"}) {
+			t.Errorf("done: %v", got)
+		}
+		if len(g.deeds) > 8 {
+			t.Errorf("%d tries", len(g.deeds))
+		}
+	})
+}
+
+// How old a session is does not depend on what the clock on the wall says: only one that
+// was opened just now is spared.
+func TestMemoryAge(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGround(t)
+		g.start()
+		defer g.stop()
+		w := ceilinged(400 * mib)
+		w.Steps = memlimit.MayFreeze
+		young, old := w, w
+		old.Opened = g.clock() - time.Minute
+		young.Opened = g.clock() + 15*time.Second // just before it is full
+		g.open("young", &madeUp{hard: g.rising(20, 20), max: 400 * mib}, young)
+		g.open("old", &madeUp{hard: g.rising(20, 20), max: 400 * mib}, old)
+		time.Sleep(19 * time.Second)
+		synctest.Wait()
+		if got := g.deedsOf(); !slices.Contains(got, "freeze old") || slices.Contains(got, "freeze young") {
+			t.Errorf("done: %v", got)
+		}
+		s := spot{sample: memlimit.Sample{}, watch: old}
+		if c := s.candidate(g.clock(), nil); c.Age != 79*time.Second {
+			t.Errorf("it is %v old, want 79 s", c.Age)
+		}
+	})
 }
 
 // deedsOf are what was decided, without repetitions.

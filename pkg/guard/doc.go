@@ -28,7 +28,9 @@
 // Beside that loop, in a thread of its own, it watches the memory of sessions that have
 // a ceiling or ask for it, of the cgroups around them and of the host, as pkg/memlimit
 // says. Who is at rest is looked at once a second by one short read (every two seconds
-// where there is no memory controller), and the kernel wakes it when a limit is met
+// where there is no memory controller). In between, up to four times a second where a low
+// ceiling could be filled in that time, one look at what the machine has left shows whether
+// any of them has stirred. The kernel wakes it when a limit is met
 // (memory.events) or processes stall (a pressure trigger, where it may have one). With
 // no such session it does not look at all. It guarantees:
 //
@@ -38,7 +40,9 @@
 //     goes through the session's lock and the inode of its box, and is an event with its
 //     reason.
 //   - New sessions are held by a word in the guard's lock file: without a guard nobody is.
-//   - Who is frozen for want of memory is known by its record: the next guard thaws it.
+//   - Who is frozen for want of memory is known by its record: the next guard thaws it. So
+//     is who has a brake (memory.high): a guard that ends takes it away, the next one or a
+//     reconcile does so for one that was killed.
 //
 // The v2 memory controller tells what is used. Without it the controller of cgroup v1
 // is asked if the session has a group of that to itself, which a box does not give it;

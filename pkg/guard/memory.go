@@ -19,6 +19,8 @@ type meter interface {
 	Sample(out *memlimit.Sample) error
 	// Still takes the sample before for one of now where a cheap look says that it may.
 	Still(out *memlimit.Sample) bool
+	// Fresh has the next sample read everything anew.
+	Fresh()
 	// CPU is the processor time that the place has used; false where that is not told.
 	CPU() (time.Duration, bool)
 	// Processes are those of the place, the biggest first.
@@ -40,6 +42,8 @@ type source interface {
 	Group(dir string) (meter, error)
 	// Host reads the figures of the machine, what is free of swap and what that is worth.
 	Host(out *memlimit.Sample) (swapFree uint64, worth float64, err error)
+	// Available is what of memory the machine has left, by a look that costs next to nothing.
+	Available() (uint64, error)
 	// Hidden says that there are cgroups around all that can be seen from here.
 	Hidden() bool
 	// Wait returns at the time until (0 is never), or before that when Wake is called or
@@ -71,6 +75,8 @@ type spot struct {
 	swap   []*memlimit.Sample
 	inside []*memlimit.Verdict
 	cost   time.Duration // how long it took to measure
+	wait   time.Duration // how long after the last sample the next one was meant to be
+	spent  time.Duration // what all measuring had taken by the last one
 	// moved is when a sample last differed from the one before.
 	moved time.Duration
 	// busy is when it last used the processor for more than housekeeping, cpu what it had
@@ -93,9 +99,9 @@ type memory struct {
 
 	mu sync.Mutex
 	// news are the sessions that have changed since the last round; nil: it is no more.
-	// acted are those that something was done to.
+	// acted is what was done since, or could not be.
 	news  map[string]*session.Watch
-	acted []string
+	acted []outcome
 
 	// looking is held while figures change, for who asks for them.
 	looking  sync.Mutex
@@ -106,6 +112,8 @@ type memory struct {
 	byMeter  map[meter]*spot
 	swapFree uint64
 	worth    float64
+	glance   glance
+	spent    time.Duration // what all measuring has taken
 	crier    memlimit.Crier
 	ladder   memlimit.Ladder
 }
@@ -150,10 +158,16 @@ func (m *memory) set(id string, w *session.Watch) {
 	m.src.Wake()
 }
 
-// again has a session looked at: something was done to it.
-func (m *memory) again(id string) {
+// outcome is how it went with what was to be done to a session.
+type outcome struct {
+	memlimit.Action
+	failed bool
+}
+
+// again has a session looked at: something was done to it, or could not be.
+func (m *memory) again(o outcome) {
 	m.mu.Lock()
-	m.acted = append(m.acted, id)
+	m.acted = append(m.acted, o)
 	m.mu.Unlock()
 	m.src.Wake()
 }
@@ -208,6 +222,7 @@ func (m *memory) next() time.Duration {
 	for _, s := range m.order {
 		at = sooner(at, s.due)
 	}
+	at = sooner(at, m.glance.due)
 	return (at + grid - 1) / grid * grid
 }
 
@@ -222,7 +237,7 @@ func aligned(now, next time.Duration) time.Duration {
 		}
 	}
 	at := (now + next) / step * step
-	if at < now+next/2 {
+	if at < now+next/4 { // else it is early once, and with the others from then on
 		at += step
 	}
 	return at

@@ -1,12 +1,14 @@
 package guard
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync"
 	"time"
 
 	"github.com/sessionbox/sessionbox/pkg/internal/proc"
+	"github.com/sessionbox/sessionbox/pkg/memlimit"
 )
 
 // watchMemory starts to watch memory beside the loop, and gives the way to end that.
@@ -22,16 +24,15 @@ func (g *guard) watchMemory() (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	t := newTeller(g.store, g.log, g.metrics)
 	g.memory = newMemory(src, g.clock, g.log)
-	d := &deeds{ctx: ctx, keeper: g.keeper, log: g.log, hold: g.hold, write: t.write, count: g.metrics.did, after: g.memory.again, busy: map[string]bool{}}
+	d := &deeds{ctx: ctx, keeper: g.keeper, log: g.log, hold: g.hold, write: t.write, say: t.say, count: g.metrics.did, after: g.memory.again, busy: map[string]bool{}}
 	g.memory.rules, g.memory.told, g.memory.act = g.rules, t.tell, d.do
 	g.metrics.watches(g.memory)
 	var all sync.WaitGroup
 	watch, unwatch := context.WithCancel(ctx)
 	all.Go(func() {
 		g.memory.run(watch)
-		for _, a := range g.memory.braked() { // no place to rest in
-			d.do(a, g.memory.sessions[a.Session].watch.Inode)
-		}
+		d.end()
+		g.liftAll(d)
 		late := time.AfterFunc(windUp, cancel) // what is cut short is taken up by the next guard
 		d.all.Wait()
 		late.Stop()
@@ -43,6 +44,23 @@ func (g *guard) watchMemory() (stop func()) {
 		unwatch()
 		all.Wait()
 		g.memory = nil
+	}
+}
+
+// liftAll takes away all brakes: without a guard there are none. What is true is in the
+// records by now, those among them of sessions that it never got to look at.
+func (g *guard) liftAll(d *deeds) {
+	all, err := g.sessions.Watches()
+	if err != nil {
+		g.log.Warn("look for brakes", "err", err)
+	}
+	for i := range all {
+		w := &all[i]
+		if w.Memory.Brake == 0 {
+			continue
+		}
+		place := memlimit.Place{Kind: memlimit.KindSession, Name: cmp.Or(w.Name, w.Session), Session: w.Session}
+		d.do(memlimit.Action{Do: memlimit.Lift, Session: w.Session, Name: place.Name, Place: place, Reason: "nobody watches it any more"}, w.Memory.Inode)
 	}
 }
 

@@ -1,9 +1,11 @@
 package guard
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -30,6 +32,8 @@ type ground struct {
 	told   []told
 	deeds  []memlimit.Action
 	closed int
+	// glances counts the looks at what the machine has left.
+	glances int
 
 	swapFree uint64
 }
@@ -40,6 +44,8 @@ type madeUp struct {
 	around  []string
 	hard    func(time.Duration) uint64
 	max     uint64
+	high    uint64 // 0: none
+	cost    time.Duration
 	tier    memlimit.Tier
 	err     error
 	frozen  bool
@@ -90,8 +96,8 @@ func (g *ground) open(id string, b *madeUp, w session.MemoryWatch) {
 	if w.Ceiling == 0 {
 		w.Ceiling = memlimit.Infinity
 	}
-	if w.Created.IsZero() {
-		w.Created = time.Now().Add(-time.Hour)
+	if w.High == 0 {
+		w.High = memlimit.Infinity
 	}
 	g.m.set(id, &session.Watch{Session: id, Name: "name-" + id, Memory: w})
 	synctest.Wait()
@@ -125,6 +131,13 @@ func (g *ground) Host(out *memlimit.Sample) (swapFree uint64, worth float64, err
 	return g.swapFree, memlimit.WorthDisk, err
 }
 
+func (g *ground) Available() (uint64, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.glances++
+	return g.host.max - g.host.hard(g.clock()), nil
+}
+
 func (g *ground) Hidden() bool { return false }
 
 func (g *ground) Wait(until time.Duration) []meter {
@@ -153,6 +166,7 @@ func (g *ground) Wake() {
 func (g *ground) Close() error { return nil }
 
 func (b *madeUp) Sample(out *memlimit.Sample) error {
+	defer time.Sleep(b.cost) // beside the lock
 	b.g.mu.Lock()
 	defer b.g.mu.Unlock()
 	b.samples++
@@ -160,7 +174,7 @@ func (b *madeUp) Sample(out *memlimit.Sample) error {
 		return b.err
 	}
 	now := b.g.clock()
-	*out = memlimit.Sample{At: now, Done: now, Tier: b.tier, Hard: b.hard(now), Max: b.max, High: memlimit.Infinity, SwapMax: memlimit.Infinity, Frozen: b.frozen, Events: b.events}
+	*out = memlimit.Sample{At: now, Done: now + b.cost, Tier: b.tier, Hard: b.hard(now), Max: b.max, High: cmp.Or(b.high, memlimit.Infinity), SwapMax: memlimit.Infinity, Frozen: b.frozen, Events: b.events}
 	b.last = *out
 	return nil
 }
@@ -180,6 +194,8 @@ func (b *madeUp) Still(out *memlimit.Sample) bool {
 }
 
 func (b *madeUp) Processes() []memlimit.Process { return b.procs }
+
+func (b *madeUp) Fresh() {}
 
 func (b *madeUp) CPU() (time.Duration, bool) { return b.cpu, true }
 
@@ -269,8 +285,21 @@ func TestMemoryAtRest(t *testing.T) {
 		if said := g.said(); len(said) > 0 {
 			t.Errorf("said %v", said)
 		}
+		if g.glances < 100 || g.glances > 245 {
+			t.Errorf("%d glances at the machine in a minute", g.glances)
+		}
 		g.m.set("limited", nil)
 		g.m.set("summed", nil)
+		g.open("roomy", &madeUp{hard: constant(20), max: 4000 * mib}, ceilinged(4000*mib))
+		time.Sleep(time.Second)
+		synctest.Wait()
+		glances := g.glances
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if n := g.glances - glances; n > 1 {
+			t.Errorf("%d glances for a session that takes five seconds to be filled", n)
+		}
+		g.m.set("roomy", nil)
 		synctest.Wait()
 		before := g.host.samples
 		time.Sleep(time.Minute)
@@ -278,6 +307,39 @@ func TestMemoryAtRest(t *testing.T) {
 			t.Error("it looks on when nobody's memory is to be watched any more")
 		}
 	})
+}
+
+// A session that was at rest and fills its ceiling in half a second is warned of, and
+// frozen, before that, whenever it begins.
+func TestMemoryBurst(t *testing.T) {
+	for phase := 5100 * time.Millisecond; phase < 6100*time.Millisecond; phase += 70 * time.Millisecond {
+		synctest.Test(t, func(t *testing.T) {
+			g := newGround(t)
+			began := g.clock() + phase
+			const full = 475 * time.Millisecond // at 800 MiB/s
+			hard := func(at time.Duration) uint64 {
+				if at < began {
+					return 20 * mib
+				}
+				return 20*mib + uint64(float64(at-began)/float64(time.Second)*800)*mib
+			}
+			g.host.hard = func(at time.Duration) uint64 { return 1000*mib + hard(at) }
+			g.start()
+			defer g.stop()
+			w := ceilinged(400 * mib)
+			w.Steps = memlimit.MayFreeze
+			g.open("a", &madeUp{hard: hard, max: 400 * mib}, w)
+			g.open("b", &madeUp{hard: constant(20), max: 400 * mib}, ceilinged(400*mib))
+			time.Sleep(phase + full - 100*time.Millisecond)
+			synctest.Wait()
+			if said := g.said(); len(said) == 0 || !slices.Contains(said, "emergency raised name-a") {
+				t.Errorf("begun at %v: said %v 100 ms before it is full", phase, said)
+			}
+			if got := g.deedsOf(); !slices.Equal(got, []string{"freeze a"}) {
+				t.Errorf("begun at %v: done: %v", phase, got)
+			}
+		})
+	}
 }
 
 // A limit around several sessions warns of itself and names the sessions in it.
@@ -364,6 +426,33 @@ func TestMemoryBadInput(t *testing.T) {
 			t.Errorf("said %v of one that is full", said)
 		}
 	})
+}
+
+// That adding up processes takes long, or that of many sessions together, is no gap: what
+// grows meanwhile is forecast.
+func TestMemoryDearSums(t *testing.T) {
+	for _, c := range []struct {
+		sessions int
+		cost     time.Duration
+	}{{1, 60 * time.Millisecond}, {1, 3 * time.Second}, {12, 400 * time.Millisecond}} {
+		synctest.Test(t, func(t *testing.T) {
+			g := newGround(t)
+			l := &logged{}
+			g.m.log = slog.New(slog.NewTextHandler(l, &slog.HandlerOptions{Level: slog.LevelDebug}))
+			g.start()
+			defer g.stop()
+			for i := range c.sessions {
+				g.open(string(rune('a'+i)), &madeUp{hard: g.rising(20, 3), max: memlimit.Infinity, tier: memlimit.TierProcesses, cost: c.cost}, ceilinged(400*mib))
+			}
+			time.Sleep(105 * time.Second)
+			gaps := strings.Count(l.String(), "its past is forgotten")
+			if said := g.said(); gaps > 0 || !slices.ContainsFunc(said, func(s string) bool {
+				return strings.HasPrefix(s, "warn raised") || strings.HasPrefix(s, "critical raised")
+			}) {
+				t.Errorf("%d sessions at %v: %d gaps, said %v", c.sessions, c.cost, gaps, said)
+			}
+		})
+	}
 }
 
 // A session that must not be warned of is not, and still is named by what is around it.

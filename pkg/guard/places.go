@@ -16,13 +16,12 @@ func (m *memory) learn() {
 	if len(news) > 0 {
 		m.news = map[string]*session.Watch{}
 	}
-	for _, id := range m.acted {
-		if s := m.sessions[id]; s != nil {
-			s.due, s.whole = m.clock(), true
-		}
-	}
-	m.acted = m.acted[:0]
+	acted := m.acted
+	m.acted = nil
 	m.mu.Unlock()
+	for _, o := range acted {
+		m.after(o)
+	}
 	if len(news) == 0 {
 		return
 	}
@@ -46,7 +45,33 @@ func (m *memory) learn() {
 	}
 }
 
+// after looks at a session anew that something was done to. What is around it has grown in
+// another way before that: nobody else is to be stopped for what this one took.
+func (m *memory) after(o outcome) {
+	m.ladder.Told(o.Action, o.failed, m.clock())
+	s := m.sessions[o.Session]
+	if s != nil {
+		s.due, s.whole = m.clock(), true
+		s.meter.Fresh()
+	}
+	for _, a := range m.order {
+		if o.failed || a.Kind == memlimit.KindSession || s != nil && !slices.Contains(s.around, a) {
+			continue
+		}
+		switch {
+		case o.Do == memlimit.Hibernate || o.Do == memlimit.Close:
+			a.judge.Forget()
+		case o.Do == memlimit.Freeze && s != nil:
+			a.judge.Without(s.verdict.Slope, s.sample.Demand())
+		}
+	}
+}
+
 func (s *spot) take(w *session.Watch) {
+	if s.watch.Brake != w.Memory.Brake || s.watch.High != w.Memory.High {
+		s.whole = true
+		s.meter.Fresh()
+	}
 	s.watch, s.Name = w.Memory, cmp.Or(w.Name, w.Session)
 	s.due = 0
 }

@@ -14,6 +14,7 @@ import (
 func (m *memory) round(now time.Duration) {
 	// What is due within the next moment is looked at now.
 	horizon := now + grid/2
+	m.look(now, horizon)
 	any := false
 	for _, s := range m.order {
 		any = any || s.due <= horizon
@@ -52,6 +53,7 @@ func (m *memory) round(now time.Duration) {
 		}
 	}
 	m.decide()
+	m.glance.due = sooner(m.glance.due, m.nextGlance(now))
 }
 
 func (m *memory) readHost() {
@@ -89,6 +91,7 @@ func (m *memory) read(s *spot, now time.Duration) bool {
 	}
 	s.sample, s.failed, s.whole = got, false, false
 	s.cost = got.Done - got.At
+	m.spent += s.cost
 	s.work(now)
 	if s.Kind == memlimit.KindSession {
 		// One that the kernel does not enforce is warned of all the same.
@@ -132,6 +135,7 @@ func (m *memory) judge(s *spot, now time.Duration) {
 	if len(s.inside) > 0 && s.known {
 		s.sample.Bound = memlimit.RoomInside(&s.verdict, s.inside)
 	}
+	s.judge.Expect(s.wait + m.spent - s.spent) // measuring others takes its time, too
 	s.verdict = s.judge.Observe(&s.sample)
 	s.known = true
 	next := min(s.verdict.Next, restTime)
@@ -142,6 +146,7 @@ func (m *memory) judge(s *spot, now time.Duration) {
 		}
 	}
 	s.due = aligned(now, next)
+	s.wait, s.spent = s.due-now, m.spent
 	if s.verdict.Gap > 0 {
 		m.log.Debug("nothing was known of a place for a while: its past is forgotten", "of", s.Name, "gap", s.verdict.Gap)
 	}

@@ -42,8 +42,8 @@ func (m *memory) scene() (sc memlimit.Scene, at map[*spot]int) {
 func (s *spot) candidate(now time.Duration, at map[*spot]int) memlimit.Candidate {
 	w := &s.watch
 	c := memlimit.Candidate{ID: s.Session, Name: s.Name, Hard: s.sample.Hard, Swap: s.sample.Swap, Soft: s.sample.Soft, Anon: s.sample.Anon,
-		Slope: s.verdict.Slope, Ceiling: w.Ceiling, May: w.Steps, Age: time.Since(w.Created), InUse: w.InUse, Owned: w.Owned,
-		Protected: w.Protected, Frozen: s.sample.Frozen, Hibernated: w.Hibernated && s.sample.Frozen, FrozenAt: w.Frozen, ThawedAt: w.Thawed, Brake: memlimit.Infinity}
+		Slope: s.verdict.Slope, Ceiling: w.Ceiling, May: w.Steps, Age: now - w.Opened, InUse: w.InUse,
+		Protected: w.Protected, Frozen: s.sample.Frozen, Hibernated: w.Hibernated && s.sample.Frozen, FrozenAt: w.Frozen, ThawedAt: w.Thawed, Brake: memlimit.Infinity, High: w.High}
 	if s.ourBrake() {
 		c.Brake = s.sample.High
 	}
@@ -84,7 +84,8 @@ func (m *memory) decide() {
 		may = may || s.watch.Steps != 0
 		m.ladder.Rules.Hold = m.ladder.Rules.Hold || s.watch.Steps&memlimit.MayHold != 0
 		may = may || s.watch.Frozen != 0 // it is thawed, whatever its record allows by now
-		stirred = stirred || v.Level > memlimit.OK || v.Now > memlimit.OK || s.watch.Frozen != 0 || s.ourBrake() || v.RAM >= fullRAM && s.Kind != memlimit.KindSession
+		may = may || s.watch.Brake != 0
+		stirred = stirred || v.Level > memlimit.OK || v.Now > memlimit.OK || s.watch.Frozen != 0 || s.brakeIsOff() || v.RAM >= fullRAM && s.Kind != memlimit.KindSession
 	}
 	if !stirred || !may && !m.ladder.Holding() || m.act == nil {
 		return
@@ -99,19 +100,20 @@ func (m *memory) decide() {
 	}
 }
 
-// braked are the sessions that stand at a brake which may be ours.
-func (m *memory) braked() (all []memlimit.Action) {
-	for _, s := range m.sessions {
-		if s.known && s.ourBrake() {
-			all = append(all, memlimit.Action{Do: memlimit.Lift, Session: s.Session, Name: s.Name, Place: s.Place, Reason: "nobody watches it any more"})
-		}
-	}
-	return all
-}
+// ourBrake says whether a session has a brake that a guard has set.
+func (s *spot) ourBrake() bool { return s.watch.Brake != 0 && s.sample.High < s.watch.High }
 
-// ourBrake says whether a session stands at a brake that its user did not ask for.
-func (s *spot) ourBrake() bool {
-	return s.watch.Steps&memlimit.MayBrake != 0 && s.sample.High < s.watch.High
+// brakeIsOff says whether a brake is not, or may not be, as the ladder wants it.
+func (s *spot) brakeIsOff() bool {
+	if s.Kind != memlimit.KindSession || s.sample.Tier != memlimit.TierCgroup || s.sample.Max == memlimit.Infinity {
+		return false
+	}
+	w := &s.watch
+	may := w.Steps&memlimit.MayBrake != 0 && w.High == memlimit.Infinity && !w.Protected && !s.sample.Frozen
+	if !s.ourBrake() {
+		return may
+	}
+	return !may || memlimit.BrakeMoved(s.sample.High, s.sample.Max)
 }
 
 // fullRAM is from when on memory that others share is worth being looked at though

@@ -42,6 +42,8 @@ func (m *meter1) Sample(out *memlimit.Sample) error { return m.sampler.Sample(ou
 
 func (m *meter1) Still(*memlimit.Sample) bool { return false }
 
+func (m *meter1) Fresh() {}
+
 func (m *meter1) CPU() (time.Duration, bool) { return 0, false }
 
 func (m *meter1) Processes() []memlimit.Process { return nil }

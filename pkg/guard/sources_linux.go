@@ -154,6 +154,8 @@ func (k *kernel) Host(out *memlimit.Sample) (swapFree uint64, worth float64, err
 	return k.host.Sample(out)
 }
 
+func (k *kernel) Available() (uint64, error) { return k.host.Available() }
+
 // Hidden: only the root of all cgroups has no type.
 func (k *kernel) Hidden() bool {
 	return k.mount.Point != "" && unix.Access(filepath.Join(k.mount.Point, "cgroup.type"), unix.F_OK) == nil
@@ -285,6 +287,8 @@ func (m *groupMeter) Still(out *memlimit.Sample) bool {
 	out.At, out.Done = now, now
 	return true
 }
+
+func (m *groupMeter) Fresh() { m.sampler.Fresh() }
 
 func (m *groupMeter) CPU() (time.Duration, bool) { return m.group.CPU() }
 

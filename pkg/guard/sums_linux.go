@@ -112,6 +112,8 @@ func (m *lineageMeter) Still(out *memlimit.Sample) bool {
 	return true
 }
 
+func (m *lineageMeter) Fresh() { m.summed = 0 }
+
 func (m *lineageMeter) CPU() (time.Duration, bool) { return 0, false } // it is not hibernated
 
 func (m *lineageMeter) Processes() []memlimit.Process { return m.last }

@@ -25,37 +25,85 @@ type concern struct {
 }
 
 // teller tells of memory: it writes the history, which may wait for a disk or a lock,
-// so that the watcher need not.
+// so that the watcher need not. What is told it one after the other it tells in that
+// order: what was done comes after the warning that explains it.
 type teller struct {
 	store   *store.Store
 	log     *slog.Logger
 	metrics *metrics
-	queue   chan *told
 	run     *commands
 	desktop desktop
-	// lost counts what did not fit into the queue since something did.
-	mu   sync.Mutex
-	lost int
+
+	mu     sync.Mutex
+	queue  []telling
+	queued chan struct{} // says that there is something in it
+	ended  bool          // nobody tells any more
+	// waiting counts the warnings in the queue; lost those that did not fit into it since
+	// one did.
+	waiting, lost int
 }
 
-// tellRoom is how many warnings may wait; a Crier lets through fewer in a minute.
+// telling is one thing to tell: a warning, or what somebody has to say of a deed.
+type telling struct {
+	warning *told
+	deed    func()
+}
+
+// tellRoom is how many warnings may wait; a Crier lets through fewer in a minute. Deeds
+// are spaced, and each waits for the one before with its session.
 const tellRoom = 128
 
 func newTeller(st *store.Store, log *slog.Logger, m *metrics) *teller {
-	return &teller{store: st, log: log, metrics: m, queue: make(chan *told, tellRoom), run: newCommands(log)}
+	return &teller{store: st, log: log, metrics: m, queued: make(chan struct{}, 1), run: newCommands(log)}
 }
 
 // tell never waits.
 func (t *teller) tell(w *told) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	w.warning.LeftOut += t.lost
-	select {
-	case t.queue <- w:
-		t.lost = 0
-	default:
+	if t.waiting >= tellRoom {
 		t.lost++
+		return
 	}
+	w.warning.LeftOut += t.lost
+	t.lost = 0
+	t.waiting++
+	t.add(telling{warning: w})
+}
+
+// say has something said after all that was told before. It never waits, but at the end.
+func (t *teller) say(f func()) {
+	t.mu.Lock()
+	if !t.ended {
+		t.add(telling{deed: f})
+		t.mu.Unlock()
+		return
+	}
+	t.mu.Unlock()
+	f()
+}
+
+func (t *teller) add(x telling) {
+	t.queue = append(t.queue, x)
+	select {
+	case t.queued <- struct{}{}:
+	default:
+	}
+}
+
+// next takes the first of the queue. At the end, when there is none, nobody tells any more.
+func (t *teller) next(ending bool) (x telling, ok bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.queue) == 0 {
+		t.ended = ending
+		return telling{}, false
+	}
+	x, t.queue = t.queue[0], t.queue[1:]
+	if x.warning != nil {
+		t.waiting--
+	}
+	return x, true
 }
 
 // serve tells until ctx is done; what was handed to it before is told all the same,
@@ -63,14 +111,20 @@ func (t *teller) tell(w *told) {
 func (t *teller) serve(ctx context.Context) {
 	defer t.run.wait()
 	for {
-		select {
-		case w := <-t.queue:
-			t.one(ctx, w)
-		case <-ctx.Done():
-			for len(t.queue) > 0 {
-				t.one(ctx, <-t.queue)
-			}
+		ending := ctx.Err() != nil
+		x, ok := t.next(ending)
+		switch {
+		case ok && x.warning != nil:
+			t.one(ctx, x.warning)
+		case ok:
+			x.deed()
+		case ending:
 			return
+		default:
+			select {
+			case <-t.queued:
+			case <-ctx.Done():
+			}
 		}
 	}
 }
@@ -87,22 +141,41 @@ func (t *teller) one(ctx context.Context, w *told) {
 	if e.ID != "" && w.warning.Who.Name != e.ID {
 		e.Name = w.warning.Who.Name
 	}
+	var run []*concern
+	if !w.quiet && ctx.Err() == nil {
+		run = t.book(w)
+	}
 	t.write(e, &w.warning)
 	if !w.quiet && ctx.Err() == nil {
-		t.call(ctx, w)
+		t.call(ctx, w, run)
 	}
 }
 
-// call runs the commands of the sessions that a warning is about, and tells the
-// desktop once.
-func (t *teller) call(ctx context.Context, w *told) {
-	onDesktop := false
+// book finds the sessions that a warning is about and whose command is run; the warning
+// says of which it is not.
+func (t *teller) book(w *told) (run []*concern) {
 	for i := range w.who {
 		c := &w.who[i]
-		onDesktop = onDesktop || c.watch.Notify == "desktop"
 		if c.watch.OnWarn == "" {
 			continue
 		}
+		if why := t.run.book(c.place.Session); why != "" {
+			w.warning.Skipped = append(w.warning.Skipped, memlimit.Skipped{Session: c.place.Session, Why: why})
+			t.log.Warn("a warning's command is not run: "+why, "session", c.place.Session)
+			continue
+		}
+		run = append(run, c)
+	}
+	return run
+}
+
+// call runs the commands that were booked, and tells the desktop once.
+func (t *teller) call(ctx context.Context, w *told, run []*concern) {
+	onDesktop := false
+	for i := range w.who {
+		onDesktop = onDesktop || w.who[i].watch.Notify == "desktop"
+	}
+	for _, c := range run {
 		of := w.warning // as it concerns this session
 		of.Who = c.place
 		t.run.run(ctx, c.place.Session, c.watch.OnWarn, c.watch.Cwd, of.Env())

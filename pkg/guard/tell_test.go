@@ -82,6 +82,53 @@ func TestTellerWrites(t *testing.T) {
 	}
 }
 
+// What was done is told after the warning that explains it, though it was done at once and
+// the history was stuck meanwhile; at the end nothing of it is lost.
+func TestTellerKeepsTheOrder(t *testing.T) {
+	st := tellerStore(t)
+	_, log := newLogged()
+	tl := newTeller(st, log, nil)
+	ctx, end := context.WithCancel(t.Context())
+	d := &deeds{ctx: ctx, keeper: &keeper{}, log: log, hold: func(string) {}, write: tl.write, say: tl.say, count: func(memlimit.Deed) {}, after: func(outcome) {}, busy: map[string]bool{}}
+	tl.tell(sampleWarning(memlimit.Emergency))
+	d.do(memlimit.Action{Do: memlimit.Freeze, Session: "aaaaaaaaaa", Reason: "it is full"}, 1)
+	d.do(memlimit.Action{Do: memlimit.Hold, Reason: "it is full"}, 0)
+	d.all.Wait()
+	end()
+	tl.serve(ctx)
+	tl.say(func() {
+		tl.write(store.Event{Event: session.EventMemoryAction, ID: "aaaaaaaaaa", Msg: "thaw: late"}, done{})
+	})
+	page, err := st.ReadHistory(store.Filter{})
+	if err != nil || len(page.Events) != 4 {
+		t.Fatalf("%+v, %v", page.Events, err)
+	}
+	if e := page.Events; e[0].Event != session.EventMemoryWarning || e[1].Event != session.EventMemoryAction || e[3].Msg != "thaw: late" {
+		t.Errorf("in the order %s, %s, %s, %s", e[0].Msg, e[1].Msg, e[2].Msg, e[3].Msg)
+	}
+}
+
+// A warning whose command cannot be run says so.
+func TestTellerSaysWhatWasSkipped(t *testing.T) {
+	st := tellerStore(t)
+	_, log := newLogged()
+	tl := newTeller(st, log, nil)
+	w := sampleWarning(memlimit.Warn)
+	w.who[0].watch.OnWarn = "true"
+	if why := tl.run.book("aaaaaaaaaa"); why != "" {
+		t.Fatal(why)
+	}
+	tl.one(t.Context(), w)
+	page, err := st.ReadHistory(store.Filter{})
+	if err != nil || len(page.Events) != 1 {
+		t.Fatalf("%+v, %v", page.Events, err)
+	}
+	var got memlimit.Warning
+	if err := json.Unmarshal(page.Events[0].Detail, &got); err != nil || len(got.Skipped) != 1 || got.Skipped[0].Session != "aaaaaaaaaa" || got.Skipped[0].Why == "" {
+		t.Errorf("%s, %v", page.Events[0].Detail, err)
+	}
+}
+
 // A history that cannot be written for a while loses what does not fit, and says how
 // much that was; who tells is never held up.
 func TestTellerThatIsStuck(t *testing.T) {
@@ -90,11 +137,11 @@ func TestTellerThatIsStuck(t *testing.T) {
 	for range tellRoom + 40 {
 		tl.tell(sampleWarning(memlimit.Warn))
 	}
-	<-tl.queue
+	tl.next(false)
 	tl.tell(sampleWarning(memlimit.Warn))
 	var last *told
-	for len(tl.queue) > 0 {
-		last = <-tl.queue
+	for x, ok := tl.next(false); ok; x, ok = tl.next(false) {
+		last = x.warning
 	}
 	if last.warning.LeftOut != 40 {
 		t.Errorf("it says that %d were left out, of 40", last.warning.LeftOut)

@@ -9,6 +9,14 @@ func BrakeAt(ceiling uint64) uint64 {
 	return max(at, ceiling/4*3)
 }
 
+// BrakeMoved says whether a brake is not where it belongs below a ceiling: the kernel counts
+// pages.
+func BrakeMoved(high, ceiling uint64) bool {
+	const slack = 1 << 20
+	at := BrakeAt(ceiling)
+	return max(high, at)-min(high, at) > slack
+}
+
 // brakeHelps says whether what is over the brake can be had back: twice over. Else
 // the brake can only stall (fact 3).
 func brakeHelps(c *Candidate, p *Spot, high uint64) bool {

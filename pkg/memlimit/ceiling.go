@@ -14,7 +14,8 @@ type Ceiling struct {
 	Why     string `json:"why,omitempty"`
 	// Fix says what would put it in force, where that is known.
 	Fix string `json:"fix,omitempty"`
-	// Note says why one that is in force, or would be, never acts on this machine.
+	// Note says why one that is in force, or would be, never acts on this machine, or who
+	// has set one that nobody asked for.
 	Note string `json:"note,omitempty"`
 }
 

@@ -80,21 +80,24 @@ func (t trend) fullIn(headroom uint64) time.Duration {
 	return max(time.Duration(left), 1) // full now is not 0, which is never
 }
 
-// dash is when a place that is nearly full will be at the rate of the last step alone,
-// 0 if that is not within moments: what fills 100 MB in a quarter of a second leaves
-// no time for a trend.
+// soon is when what is used up at the rate of the last step alone is foreseen to be: what
+// fills 100 MB in a quarter of a second leaves no time for a trend.
+const soon = 500 * time.Millisecond
+
+// dash is when a place will be full at the rate of the last step alone, 0 if that was no
+// growth to speak of.
 func (j *Judge) dash(s *Sample, v *Verdict) time.Duration {
-	const soon, least = 500 * time.Millisecond, 20 * time.Millisecond
+	const least = 20 * time.Millisecond
 	step := s.At - j.prev.At
-	if !j.known || v.Gap > 0 || j.prev.Frozen || step < least || v.Headroom == Infinity || s.Demand() <= j.prev.Demand() {
+	if !j.known || j.fresh || v.Gap > 0 || j.prev.Frozen || step < least || v.Headroom == Infinity || s.Demand() <= j.prev.Demand() {
 		return 0
 	}
 	grown := s.Demand() - j.prev.Demand()
-	left := time.Duration(float64(v.Headroom) / float64(grown) * float64(step))
-	if left > soon || int64(grown) < leastGrowth(s.Max)/4 {
+	left := float64(v.Headroom) / float64(grown) * float64(step)
+	if left > float64(farthest) || int64(grown) < leastGrowth(s.Max)/4 {
 		return 0
 	}
-	return max(left, 1)
+	return max(time.Duration(left), 1)
 }
 
 // returns notes what was held and given back: work that comes and goes, such as a

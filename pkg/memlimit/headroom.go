@@ -26,53 +26,26 @@ func SpreadSwap(path []*Sample, free uint64, worth float64) {
 	}
 }
 
-// Least finds the place of a path with the least headroom: a limit binds with all
-// that is in it, however much the places inside are allowed (automemlimit#31). Of
-// equal ones the innermost is told.
-func Least(path []*Sample) (at int, headroom uint64) {
-	headroom = Infinity
-	for i, s := range path {
-		if h := s.Headroom(); i == 0 || h < headroom {
-			at, headroom = i, h
-		}
-	}
-	return at, headroom
-}
-
 // RoomInside is for a place that others lie in: how much more they can take before limits
 // of their own stop them, Infinity when something grows there that has none. Growth
-// that will end at an inner limit, or has ended in a freeze, is no forecast for the
-// outer one.
+// that will end at an inner limit is no forecast for the outer one.
+//
+// What has grown is told by amounts, of the same seconds for all. Slopes will not do: each
+// is of a time of its own, and that of what was frozen is one that it had before.
 func RoomInside(place *Verdict, inside []*Verdict) uint64 {
 	var bound uint64
-	rest := place.Slope
+	rest := place.Grown
 	for _, v := range inside {
-		if v.Slope <= 0 || v.Slope < place.Slope*growingShare {
+		if v.Grown <= 0 || float64(v.Grown) < float64(place.Grown)*growingShare {
 			continue
 		}
-		rest -= v.Slope
-		if !v.Frozen {
-			bound = sum(bound, v.Headroom)
-		}
+		rest -= v.Grown
+		bound = sum(bound, v.Headroom)
 	}
-	if rest > place.Slope/5 {
+	if rest > place.Grown/5 {
 		return Infinity
 	}
 	return max(bound, 1)
-}
-
-// JudgedBy finds which of the places around a session it is to be judged by: the
-// one of the highest level; of equal ones the one with the least headroom, the
-// innermost of those. The verdicts go from the inside out.
-func JudgedBy(path []*Verdict) int {
-	best := 0
-	for i, v := range path {
-		b := path[best]
-		if v.Level > b.Level || v.Level == b.Level && v.Headroom < b.Headroom {
-			best = i
-		}
-	}
-	return best
 }
 
 // scale multiplies and stays in range.

@@ -27,30 +27,6 @@ func TestHeadroom(t *testing.T) {
 	}
 }
 
-// The least over all ancestors binds, each with all that is in it, and the host.
-func TestLeast(t *testing.T) {
-	host := Sample{Tier: TierHost, Hard: 2 * gib, Max: 8 * gib, SwapMax: Infinity}
-	for name, c := range map[string]struct {
-		path []Sample
-		at   int
-		room uint64
-	}{
-		"its own":                        {[]Sample{{Hard: gib, Max: 2 * gib, SwapMax: Infinity}, {Hard: gib, Max: 4 * gib, SwapMax: Infinity}, host}, 0, gib},
-		"a sibling fills the slice":      {[]Sample{{Hard: gib / 10, Max: Infinity, SwapMax: Infinity}, {Hard: 3 * gib, Max: 4 * gib, SwapMax: Infinity}, host}, 1, gib},
-		"no limit anywhere but the host": {[]Sample{{Hard: gib, Max: Infinity, SwapMax: Infinity}, {Hard: gib, Max: Infinity, SwapMax: Infinity}, host}, 2, 6 * gib},
-		"the innermost of equals":        {[]Sample{{Hard: gib, Max: 2 * gib, SwapMax: Infinity}, {Hard: 3 * gib, Max: 4 * gib, SwapMax: Infinity}, host}, 0, gib},
-	} {
-		var path []*Sample
-		for i := range c.path {
-			path = append(path, &c.path[i])
-		}
-		SpreadSwap(path, 0, WorthDisk)
-		if at, room := Least(path); at != c.at || room != c.room {
-			t.Errorf("%s: %d with %d, want %d with %d", name, at, room, c.at, c.room)
-		}
-	}
-}
-
 func TestSpreadSwap(t *testing.T) {
 	for name, c := range map[string]struct {
 		max, used [3]uint64 // of swap: session, slice, host
@@ -97,9 +73,13 @@ func TestHeadroomIsMonotone(t *testing.T) {
 }
 
 func TestRoomInside(t *testing.T) {
-	v := func(slope float64, headroom uint64) *Verdict { return &Verdict{Slope: slope * mib, Headroom: headroom} }
-	frozen := v(20, gib)
-	frozen.Frozen = true
+	v := func(grown int64, headroom uint64) *Verdict { return &Verdict{Grown: grown * mib, Headroom: headroom} }
+	// What was frozen has grown by nothing, however steep it was before; somebody else then
+	// is who grows.
+	frozen := v(0, gib)
+	frozen.Frozen, frozen.Slope = true, 40*mib
+	steep := v(1, Infinity)
+	steep.Slope = 100 * mib
 	for name, c := range map[string]struct {
 		place  *Verdict
 		inside []*Verdict
@@ -110,28 +90,13 @@ func TestRoomInside(t *testing.T) {
 		"one without":              {v(20, 8*gib), []*Verdict{v(10, gib), v(10, Infinity)}, Infinity},
 		"nobody we know":           {v(20, 8*gib), []*Verdict{v(0, gib)}, Infinity},
 		"somebody else, too":       {v(20, 8*gib), []*Verdict{v(10, gib)}, Infinity},
-		"it was frozen":            {v(18, 8*gib), []*Verdict{frozen}, 1},
+		"it was frozen":            {v(18, 8*gib), []*Verdict{frozen}, Infinity},
+		"next to a frozen one":     {v(20, 8*gib), []*Verdict{frozen, v(20, gib)}, gib},
+		"steep, and of no amount":  {v(60, 8*gib), []*Verdict{steep, v(59, gib)}, gib},
 		"nothing grows":            {v(0, 8*gib), []*Verdict{v(0, gib)}, 1},
 	} {
 		if got := RoomInside(c.place, c.inside); got != c.want {
 			t.Errorf("%s: %d, want %d", name, got, c.want)
-		}
-	}
-}
-
-func TestJudgedBy(t *testing.T) {
-	v := func(l Level, headroom uint64) *Verdict { return &Verdict{Level: l, Headroom: headroom} }
-	for _, c := range []struct {
-		path []*Verdict
-		want int
-	}{
-		{[]*Verdict{v(OK, 5), v(OK, 3), v(OK, 9)}, 1},
-		{[]*Verdict{v(OK, 5), v(OK, 3), v(Warn, 9)}, 2},
-		{[]*Verdict{v(Warn, 5), v(Warn, 3), v(Warn, 3)}, 1},
-		{[]*Verdict{v(OK, Infinity), v(OK, Infinity)}, 0},
-	} {
-		if got := JudgedBy(c.path); got != c.want {
-			t.Errorf("%d, want %d", got, c.want)
 		}
 	}
 }

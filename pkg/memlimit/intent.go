@@ -19,7 +19,7 @@ func (l *Ladder) Intent(sc *Scene, place int) (next, prevent string) {
 		next = "nothing is done about it here"
 	}
 	at := Emergency
-	if able := sc.freezable(place, &l.Rules); len(able) > 0 {
+	if able := l.freezable(sc, place); len(able) > 0 {
 		if p.shared() {
 			at = Critical
 		}

@@ -26,6 +26,7 @@ type Judge struct {
 	flap      int
 	throttled time.Duration // since when the brake holds everything, 0 if it does not
 	moved     time.Duration // when demand was last seen to grow
+	fresh     bool          // the past was dropped after prev
 	peak      peaks
 	slope     float64 // as it was when last known
 	high      uint64  // most demand since it last fell
@@ -65,6 +66,7 @@ type Verdict struct {
 	Slope   float64       // of demand, bytes per second; may be negative. Of what is frozen, as it was
 	Growing bool          // Slope can be relied on, and it grows
 	Full    time.Duration // until the headroom is used up, 0 when that is not foreseen
+	Grown   int64         // by how much demand grew in the last five seconds, as far as known
 
 	Some, Stall float64 // shares of the last seconds that some, or all, stalled for memory
 	Thrashing   bool    // memory is reclaimed only to be needed again
@@ -88,15 +90,19 @@ func (j *Judge) Observe(s *Sample) Verdict {
 		Headroom: s.Headroom(), SwapRoom: s.SwapRoom, Used: s.Used(), RAM: s.RAM()}
 	j.follow(s, &v)
 	p := point{at: s.At, done: s.Done, demand: s.Demand(), some: s.Pressure.Some, full: s.Pressure.Full, scans: s.Scans, refaults: s.Refaults}
+	var dash time.Duration
 	if s.Frozen {
 		v.Slope = j.slope
 	} else {
 		j.fast.add(&p)
 		j.slow.add(&p)
+		if n := j.fast.since(s.At - fastSpan); n > 0 {
+			v.Grown = int64(s.Demand() - j.fast.last(n-1).demand)
+		}
 		t := j.forecast(s.At, s.Max)
 		v.Slope, v.Growing = t.slope, t.growing
 		v.Full = t.fullIn(v.Headroom)
-		if dash := j.dash(s, &v); dash > 0 {
+		if dash = j.dash(s, &v); dash > 0 && dash <= soon {
 			v.Full = dash
 		}
 		if s.Bound != 0 && s.Bound < v.Headroom {
@@ -112,17 +118,45 @@ func (j *Judge) Observe(s *Sample) Verdict {
 	if j.known && s.Demand() > j.prev.Demand()+uint64(leastGrowth(s.Max))/64 {
 		j.moved = s.At
 	}
-	v.Next = j.tick(s, &v)
-	j.prev, j.known, j.asked = *s, true, v.Next
+	v.Next = j.tick(s, &v, dash)
+	j.prev, j.known, j.asked, j.fresh = *s, true, v.Next, false
 	return v
+}
+
+// Expect says that the next sample comes that long after the last one, as who reads has
+// more to do than this place: it is no gap then.
+func (j *Judge) Expect(in time.Duration) { j.asked = max(j.asked, in) }
+
+// Calm says that until then the place has not grown since the sample before, which is
+// known by other means: the growth that the next one shows came after that.
+func (j *Judge) Calm(until time.Duration) {
+	if j.known && until > j.prev.At {
+		j.prev.At, j.prev.Done = until, until
+	}
 }
 
 // Forget drops the past, but not the levels: for who has just changed what is in
 // use, by a reclaim for instance. A gap in time, a freeze, a thaw and another limit
 // are noticed without it.
 func (j *Judge) Forget() {
+	j.fresh = true
 	j.fast.clear()
 	j.slow.clear()
+}
+
+// Without says that a part of what is in use, which has grown by slope bytes a second up to
+// that amount, grows no more: what the past says is then what the rest of it did.
+func (j *Judge) Without(slope float64, amount uint64) {
+	if slope <= 0 || !j.known {
+		return
+	}
+	j.fresh = true
+	for _, w := range []*window{&j.fast, &j.slow} {
+		for i := range w.n {
+			p := w.last(i)
+			p.demand = sum(p.demand, min(amount, scale(1, slope*max(0, (j.prev.At-p.at).Seconds()))))
+		}
+	}
 }
 
 // follow compares with the sample before.
@@ -131,7 +165,8 @@ func (j *Judge) follow(s *Sample, v *Verdict) {
 		return
 	}
 	p := &j.prev
-	if gap := s.At - p.At; gap < 0 || gap > j.asked+tooLong {
+	// What reading took is no gap: it was known that long what it came to.
+	if gap := s.At - max(p.At, p.Done); s.At < p.At || gap > j.asked+tooLong {
 		v.Gap = max(gap, -gap)
 		j.Forget()
 		j.above = [levels]bool{} // it is not known that it lasted
@@ -186,7 +221,9 @@ func (j *Judge) holds(l Level, s *Sample, v *Verdict, staying bool) Cause {
 		if v.Stall >= .10*stall && scanning && v.RAM >= .60 {
 			return ByPressure
 		}
-		if v.Since.High > 0 && v.RAM >= .70 {
+		// A brake is there for page cache, too: it says something only about who has filled it
+		// with what cannot be had back.
+		if v.Since.High > 0 && v.RAM >= .70 && (s.High == Infinity || float64(s.Hard) >= .90*float64(s.High)) {
 			return ByEvents
 		}
 	case Emergency:

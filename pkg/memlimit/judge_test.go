@@ -503,3 +503,30 @@ func TestLeakAgain(t *testing.T) {
 		}
 	}
 }
+
+// What a part of a place grew by that grows no more is no trend of the place; what the rest
+// of it grew by still is.
+func TestJudgeWithout(t *testing.T) {
+	for rest, full := range map[float64]bool{0: false, 10: true} {
+		var j Judge
+		var v Verdict
+		at := time.Hour
+		for i := range 40 {
+			n := uint64(400*mib) + uint64(float64(i)*(40+rest)*mib/4)
+			v = j.Observe(&Sample{At: at, Done: at, Tier: TierCgroup, Hard: n, Max: 1000 * mib, High: Infinity, SwapMax: Infinity})
+			at += 250 * time.Millisecond
+		}
+		if !v.Growing || v.Full == 0 || v.Full > 11*time.Second {
+			t.Fatalf("before: %+v", v)
+		}
+		hard := v.Hard
+		j.Without(40*mib, 390*mib)
+		for i := range 3 {
+			v = j.Observe(&Sample{At: at, Done: at, Tier: TierCgroup, Hard: hard + uint64(float64(i+1)*rest*mib/4), Max: 1000 * mib, High: Infinity, SwapMax: Infinity})
+			at += 250 * time.Millisecond
+			if grows := v.Full > 0; grows != full || full && (v.Slope < .7*rest*mib || v.Slope > 1.3*rest*mib) {
+				t.Errorf("%v MiB/s go on: full in %v, %v MiB/s", rest, v.Full, v.Slope/mib)
+			}
+		}
+	}
+}

@@ -16,7 +16,8 @@ const (
 	Hold      Deed = "hold"    // let new sessions wait
 	Release   Deed = "release" // and open them after all
 	Hibernate Deed = "hibernate"
-	Brake     Deed = "brake" // set memory.high to Action.High
+	Arm       Deed = "arm"   // set memory.high to Action.High, of a session that is below it
+	Brake     Deed = "brake" // and of one that is about to run into its ceiling
 	Lift      Deed = "lift"  // take memory.high away
 	Freeze    Deed = "freeze"
 	Thaw      Deed = "thaw"
@@ -31,7 +32,7 @@ type Action struct {
 	Name    string `json:"name,omitempty"`
 	Place   Place  `json:"place"` // that is in trouble
 	Reason  string `json:"reason"`
-	// High is what memory.high is set to, for a brake.
+	// High is what memory.high is set to, by Arm and Brake.
 	High uint64 `json:"high_bytes,omitempty"`
 	// Grace is from SIGTERM to SIGKILL, for a close.
 	Grace time.Duration `json:"-"`
@@ -73,14 +74,16 @@ const (
 	freezeHelps  = 5 * time.Second  // after a freeze, before a close
 	standstill   = 10 * time.Second // of an emergency that does not get worse
 	brakeMost    = 10 * time.Second
+	brakeOver    = 5 * time.Second // on top of that, for what is done next to be done
 	brakeTry     = 3 * time.Second // between two tries to set or lift one
 	brakeLatest  = time.Minute     // of a brake at which nobody is seen to stand
-	brakeSlack   = 1 << 20         // bytes: the kernel counts pages
 	brakeRest    = time.Minute     // after a lift
 	thawLatest   = 2 * time.Minute
 	thawAgain    = 30 * time.Second
 	thawRoom     = .90
 	sayHelpless  = time.Minute
+	failLeast    = time.Second // after a deed that failed
+	failMost     = time.Minute
 	graceHurried = 2 * time.Second
 	graceCalm    = 10 * time.Second
 )
@@ -100,6 +103,47 @@ type Ladder struct {
 	lifted, braked, tried            map[string]time.Duration
 	easy                             map[string]time.Duration // since when what is around a frozen session is at ease
 	times                            map[string]int           // how often it was frozen
+	failed                           map[string]map[Deed]failure
+}
+
+// failure is a deed that could not be done, how often in a row, and until when it is not
+// tried again.
+type failure struct {
+	n     int
+	until time.Duration
+}
+
+// Told says how it went with an action. What failed is tried again after one second, then
+// two, up to a minute; what would come next takes its place meanwhile.
+func (l *Ladder) Told(a Action, failed bool, now time.Duration) {
+	if !failed {
+		delete(l.failed[a.Session], a.Do)
+		return
+	}
+	if l.failed == nil {
+		l.failed = map[string]map[Deed]failure{}
+	}
+	if l.failed[a.Session] == nil {
+		l.failed[a.Session] = map[Deed]failure{}
+	}
+	f := l.failed[a.Session][a.Do]
+	f.until = now + min(failMost, failLeast<<min(f.n, 10))
+	f.n++
+	l.failed[a.Session][a.Do] = f
+	switch a.Do { // nothing was gained by it that would have to be waited for
+	case Freeze:
+		l.froze = 0
+		if n := l.times[a.Session]; n > 0 {
+			l.times[a.Session] = n - 1
+		}
+	case Close:
+		l.ended = 0
+	}
+}
+
+// fails says whether a deed could not be done just now.
+func (l *Ladder) fails(c *Candidate, do Deed, now time.Duration) bool {
+	return now < l.failed[c.ID][do].until
 }
 
 // Decide gives what is to be done now. At most one session is frozen, one closed, one
@@ -178,7 +222,7 @@ func (l *Ladder) hibernate(sc *Scene, place int, out *[]Action) {
 		after = idleAfter
 	}
 	able := sc.victims(place, MayHibernate, &l.Rules, func(c *Candidate) bool {
-		return !c.Frozen && !c.Hibernated && !c.InUse && !c.Attached && c.Idle >= after && c.Hard >= 1<<20 && fits(c.Hard, p.SwapRoom)
+		return !l.fails(c, Hibernate, sc.Now) && !c.Frozen && !c.Hibernated && !c.InUse && !c.Attached && c.Idle >= after && c.Hard >= 1<<20 && fits(c.Hard, p.SwapRoom)
 	})
 	if len(able) > 0 {
 		c := able[0]
@@ -187,48 +231,82 @@ func (l *Ladder) hibernate(sc *Scene, place int, out *[]Action) {
 	}
 }
 
-// brake slows a session near its own ceiling, which wins seconds, and takes the
-// brake away again: what cannot be reclaimed never gets out of it by itself.
+// brake arms the brake of a session that has a ceiling: below it the brake does nothing,
+// and who bursts trips it, which wakes us and wins seconds. It is taken away again from
+// who stands at it: what cannot be reclaimed never gets out of it by itself.
 func (l *Ladder) brake(sc *Scene, place int, out *[]Action) {
 	p := &sc.Places[place]
-	if p.Kind != KindSession || p.Max == Infinity {
+	if p.Kind != KindSession || p.Max == Infinity || p.Tier != TierCgroup {
 		return
 	}
 	for i := range sc.Sessions {
 		c := &sc.Sessions[i]
-		if c.ID != p.Session || c.May&MayBrake == 0 || c.Frozen || past(sc.Now, l.tried[c.ID]) < brakeTry {
+		if c.ID != p.Session || past(sc.Now, l.tried[c.ID]) < brakeTry {
 			continue
 		}
 		high := BrakeAt(p.Max)
+		may := c.May&MayBrake != 0 && c.High == Infinity && !c.Protected && !c.Frozen
+		var a Action
 		switch {
 		case c.Brake != Infinity:
-			// Below it the brake does nothing and may stay. Where stalls are not counted how
-			// long it is there decides; who finds one there does not know.
-			if _, known := l.braked[c.ID]; !known {
-				l.braked[c.ID] = sc.Now
+			if a = l.unbrake(sc, c, place, high, may); a.Do == "" {
+				continue
 			}
-			why := ""
-			switch {
-			case c.Brake < high-min(high, brakeSlack):
-				why = "its ceiling is another one now"
-			case p.Throttled >= brakeMost && (c.May&(MayFreeze|MayClose) == 0 || c.May&MayFreeze == 0 && l.roomy(sc, c, place)):
-				// else it is frozen now
-				why = fmt.Sprintf("it stood at its brake for %s", about(p.Throttled.Seconds()))
-			case p.Throttled == 0 && p.Now >= Critical && sc.Now-l.braked[c.ID] >= brakeLatest:
-				why = "it is braked for " + about(brakeLatest.Seconds())
-			}
-			if why != "" {
-				l.lifted[c.ID], l.tried[c.ID] = sc.Now, sc.Now
-				delete(l.braked, c.ID)
-				*out = append(*out, c.action(Lift, p, why))
-			}
-		case p.Now >= Critical && c.Spared(sc.Now, &l.Rules) == "" && past(sc.Now, l.lifted[c.ID]) >= brakeRest && brakeHelps(c, p, high):
-			l.braked[c.ID], l.tried[c.ID] = sc.Now, sc.Now
-			a := c.action(Brake, p, "")
-			a.High = high
-			*out = append(*out, a)
+		case !may || past(sc.Now, l.lifted[c.ID]) < brakeRest:
+			continue
+		case c.Hard < high:
+			a = c.action(Arm, p, "it is slowed from "+bytesText(high)+" on")
+		case p.Now >= Critical && brakeHelps(c, p, high):
+			a = c.action(Brake, p, "")
+		default:
+			continue
 		}
+		if l.fails(c, a.Do, sc.Now) {
+			continue
+		}
+		l.tried[c.ID] = sc.Now
+		delete(l.braked, c.ID)
+		if a.Do == Lift {
+			l.lifted[c.ID] = sc.Now
+		} else {
+			a.High = high
+		}
+		*out = append(*out, a)
 	}
+}
+
+// unbrake says what is to be done about a brake that is set, nothing if it may stay.
+// Where stalls are not counted how long the session is critical decides.
+func (l *Ladder) unbrake(sc *Scene, c *Candidate, place int, high uint64, may bool) Action {
+	p := &sc.Places[place]
+	if p.Level < Critical {
+		delete(l.braked, c.ID)
+	} else if _, known := l.braked[c.ID]; !known {
+		l.braked[c.ID] = sc.Now
+	}
+	spared := c.Spared(sc.Now, &l.Rules) != ""
+	freezes := c.May&MayFreeze != 0 && !spared && !l.fails(c, Freeze, sc.Now)
+	closes := c.May&MayClose != 0 && !spared && !l.fails(c, Close, sc.Now)
+	since, critical := l.braked[c.ID]
+	switch {
+	case c.Frozen && c.FrozenAt != 0:
+		return c.action(Lift, p, "it stands still")
+	case c.Frozen: // by somebody: it takes nothing
+	case !may:
+		return c.action(Lift, p, "it may not be braked any more")
+	case BrakeMoved(c.Brake, p.Max):
+		do := Lift
+		if c.Hard < high {
+			do = Arm
+		}
+		return c.action(do, p, "its ceiling is another one now")
+	case p.Throttled >= brakeMost && !freezes && (!closes || l.roomy(sc, c, place)), p.Throttled >= brakeMost+brakeOver:
+		// else it is frozen, or closed, now
+		return c.action(Lift, p, fmt.Sprintf("it stood at its brake for %s", about(p.Throttled.Seconds())))
+	case p.Throttled == 0 && critical && sc.Now-since >= brakeLatest:
+		return c.action(Lift, p, "it is braked for "+about(brakeLatest.Seconds()))
+	}
+	return Action{}
 }
 
 // roomy says whether all places around a session can take it up to its own ceiling.
@@ -290,14 +368,14 @@ func (l *Ladder) dire(p *Spot) bool { return p.Since.Max > 0 || p.Full > 0 && p.
 // harms nobody.
 func (l *Ladder) closable(sc *Scene, place int) []*Candidate {
 	shared := sc.Places[place].shared()
-	return sc.victims(place, MayClose, &l.Rules, func(c *Candidate) bool { return shared || !c.Frozen })
+	return sc.victims(place, MayClose, &l.Rules, func(c *Candidate) bool { return (shared || !c.Frozen) && !l.fails(c, Close, sc.Now) })
 }
 
 // freeze stops one session: of those that share a place one after the other, spaced
 // so that half of them are stopped when it would be full. It says whether it is at it.
 func (l *Ladder) freeze(sc *Scene, place int, out *[]Action) bool {
 	p := &sc.Places[place]
-	able := sc.freezable(place, &l.Rules)
+	able := l.freezable(sc, place)
 	if len(able) == 0 {
 		return false
 	}
@@ -334,6 +412,8 @@ func (l *Ladder) admit(sc *Scene, place int, out *[]Action) {
 		touchable++
 		if s := c.Spared(sc.Now, &l.Rules); s != "" {
 			why = "session " + c.Name + ": " + s
+		} else if why == "" && (l.fails(c, Freeze, sc.Now) || l.fails(c, Close, sc.Now)) {
+			why = "session " + c.Name + ": what was tried has failed"
 		}
 		if c.Frozen {
 			frozen++
@@ -357,6 +437,9 @@ func (l *Ladder) thaw(sc *Scene, out *[]Action) {
 		c := &sc.Sessions[i]
 		if c.FrozenAt == 0 || !c.Frozen {
 			delete(l.easy, c.ID)
+			continue
+		}
+		if l.fails(c, Thaw, sc.Now) {
 			continue
 		}
 		easy, fit := true, true
@@ -399,6 +482,7 @@ func (l *Ladder) tidy(sc *Scene) {
 	maps.DeleteFunc(l.tried, func(id string, _ time.Duration) bool { return gone(id) })
 	maps.DeleteFunc(l.easy, func(id string, _ time.Duration) bool { return gone(id) })
 	maps.DeleteFunc(l.times, func(id string, _ int) bool { return gone(id) })
+	maps.DeleteFunc(l.failed, func(id string, _ map[Deed]failure) bool { return gone(id) })
 	none := func(p Place, _ time.Duration) bool {
 		return !slices.ContainsFunc(sc.Places, func(s Spot) bool { return s.Place == p })
 	}

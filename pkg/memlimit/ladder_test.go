@@ -27,11 +27,14 @@ func stage(sessions ...Candidate) *Scene {
 		if c.Brake == 0 {
 			c.Brake = Infinity
 		}
+		if c.High == 0 {
+			c.High = Infinity
+		}
 		if c.Age == 0 {
 			c.Age = time.Minute
 		}
 		c.Under = []int{len(sc.Places), 1, 0}
-		sc.Places = append(sc.Places, Spot{place(c.ID), &Verdict{Max: c.Ceiling, Headroom: c.Ceiling - min(c.Ceiling, c.Hard), Hard: c.Hard}})
+		sc.Places = append(sc.Places, Spot{place(c.ID), &Verdict{Tier: TierCgroup, Max: c.Ceiling, Headroom: c.Ceiling - min(c.Ceiling, c.Hard), Hard: c.Hard}})
 		sc.Sessions = append(sc.Sessions, c)
 	}
 	return sc
@@ -83,7 +86,6 @@ func TestNeverTouched(t *testing.T) {
 		"protected":       {Protected: true},
 		"attached":        {Attached: true},
 		"young":           {Age: 5 * time.Second},
-		"unsure":          {Unsure: true},
 		"thawed by hand":  {ThawedAt: time.Hour - 10*time.Second},
 		"not asked for":   {May: MayHold},
 		"attached, tight": {Attached: true, Ceiling: gib},
@@ -99,7 +101,8 @@ func TestNeverTouched(t *testing.T) {
 		l := Ladder{Rules: Rules{Hold: false}}
 		for range 60 {
 			for _, a := range sc.decide(&l) {
-				if a.Do != Helpless {
+				// A brake stops nobody.
+				if a.Do != Helpless && (name == "protected" || name == "not asked for" || a.Do != Arm && a.Do != Brake) {
 					t.Errorf("%s: %s %s: %s", name, a.Do, a.Session, a.Reason)
 				}
 			}
@@ -121,7 +124,6 @@ func TestVictimOrder(t *testing.T) {
 		{ID: "overless", Hard: 3 * gib, Ceiling: 2 * gib},
 		{ID: "big", Hard: 4 * gib},
 		{ID: "growing", Hard: 100 * mib, Slope: 60 * mib},
-		{ID: "resumable", Hard: 300 * mib, Resumable: true},
 		{ID: "idle", Hard: 290 * mib, Idle: time.Hour},
 		{ID: "newer", Hard: 300 * mib, Age: 2 * time.Minute},
 		{ID: "older", Hard: 310 * mib, Age: time.Hour},
@@ -129,7 +131,7 @@ func TestVictimOrder(t *testing.T) {
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		var list []*Candidate
-		for _, i := range rapid.Permutation([]int{0, 1, 2, 3, 4, 5, 6, 7, 8}).Draw(t, "order") {
+		for _, i := range rapid.Permutation([]int{0, 1, 2, 3, 4, 5, 6, 7}).Draw(t, "order") {
 			c := order[i]
 			if c.Ceiling == 0 {
 				c.Ceiling = Infinity
@@ -234,60 +236,115 @@ func TestBrake(t *testing.T) {
 			t.Errorf("BrakeAt(%d) = %d, want %d", ceiling, got, want)
 		}
 	}
+	// It is armed from the start, also of one that was opened just now, and stays for as
+	// long as nobody stands at it.
 	var l Ladder
-	sc := stage(Candidate{ID: "a", Hard: 910 * mib, Ceiling: gib, May: MayBrake, Anon: 900 * mib})
-	filling(sc.own(0), Critical, 10*time.Second)
+	sc := stage(Candidate{ID: "a", Hard: 10 * mib, Ceiling: gib, May: MayBrake, Age: time.Second})
+	own, c := sc.own(0), &sc.Sessions[0]
 	got := sc.decide(&l)
-	if !slices.Equal(deeds(got), []string{"brake a"}) || got[0].High != BrakeAt(gib) {
+	if !slices.Equal(deeds(got), []string{"arm a"}) || got[0].High != BrakeAt(gib) {
 		t.Fatalf("%+v", got)
 	}
-	sc.Sessions[0].Brake = got[0].High
-	sc.Now += 9 * time.Second
-	sc.own(0).Throttled = 9 * time.Second
+	c.Brake, c.Age = got[0].High, time.Minute
+	for range 100 {
+		sc.Now += time.Minute
+		if got := sc.decide(&l); len(got) > 0 {
+			t.Fatalf("at rest: %v", deeds(got))
+		}
+	}
+	filling(own, Critical, 10*time.Second)
+	c.Hard, own.Throttled = 925*mib, 9*time.Second
 	if got := sc.decide(&l); len(got) > 0 {
-		t.Errorf("after 9 s: %v", deeds(got))
+		t.Errorf("after 9 s at it: %v", deeds(got))
 	}
 	sc.Now += time.Second
-	sc.own(0).Throttled = 10 * time.Second
+	own.Throttled = 10 * time.Second
 	if got := deeds(sc.decide(&l)); !slices.Equal(got, []string{"lift a"}) {
 		t.Errorf("after 10 s: %v", got)
 	}
-	sc.Sessions[0].Brake, sc.own(0).Throttled = Infinity, 0
+	c.Brake, own.Throttled, c.Hard = Infinity, 0, 910*mib
 	sc.Now += 50 * time.Second
 	if got := sc.decide(&l); len(got) > 0 {
 		t.Errorf("50 s after a lift: %v", deeds(got))
 	}
 	sc.Now += 20 * time.Second
-	if got := deeds(sc.decide(&l)); !slices.Equal(got, []string{"brake a"}) {
+	if got := deeds(sc.decide(&l)); !slices.Equal(got, []string{"arm a"}) {
 		t.Errorf("70 s after a lift: %v", got)
 	}
-	// Where it can only stall it is not put on: far over, and nothing to be had back.
+	// Beyond it, it is set when it is needed, and not where it can only stall: far over,
+	// and nothing to be had back.
 	l = Ladder{}
-	sc.Sessions[0].Hard = 1000 * mib
+	c.Hard, c.Anon = 1000*mib, 900*mib
 	if got := sc.decide(&l); len(got) > 0 {
 		t.Errorf("anonymous memory without swap: %v", deeds(got))
 	}
-	sc.Sessions[0].Soft = 500 * mib
+	c.Soft = 500 * mib
 	if got := deeds(sc.decide(&l)); !slices.Equal(got, []string{"brake a"}) {
 		t.Errorf("with page cache: %v", got)
 	}
 	// Stuck, it is frozen where that may be, rather than let go on a host that has no
-	// room for it.
+	// room for it; and what stands still needs no brake.
 	l = Ladder{}
-	sc.Sessions[0].Brake, sc.Sessions[0].May, sc.own(0).Throttled = BrakeAt(gib), MayBrake|MayFreeze, 10*time.Second
+	c.Brake, c.May, own.Throttled = BrakeAt(gib), MayBrake|MayFreeze, 10*time.Second
 	sc.Places[0].Level = Warn
 	if got := deeds(sc.decide(&l)); !slices.Equal(got, []string{"freeze a"}) {
 		t.Errorf("stuck: %v", got)
 	}
+	c.Frozen, c.FrozenAt, own.Throttled = true, sc.Now, 0
+	sc.Now += 3 * time.Second
+	if got := deeds(sc.decide(&l)); !slices.Equal(got, []string{"lift a"}) {
+		t.Errorf("frozen: %v", got)
+	}
 }
 
-// A brake is taken away when the ceiling is another one, though all is at ease, and when it
-// stands at it for long and nobody counts stalls; what fails is not tried again at once.
+// Nobody rests at a brake, though what would come next cannot be done.
+func TestBrakeIsNoPlaceToRest(t *testing.T) {
+	for name, c := range map[string]Candidate{
+		"freeze, and somebody is attached": {May: MayBrake | MayFreeze, Attached: true},
+		"close, and it is new":             {May: MayBrake | MayClose, Age: time.Second},
+		"freeze, and it was thawed":        {May: MayBrake | MayFreeze, ThawedAt: time.Hour},
+	} {
+		c.ID, c.Hard, c.Ceiling, c.Brake = "a", 925*mib, gib, BrakeAt(gib)
+		sc := stage(c)
+		filling(sc.own(0), Critical, 10*time.Second)
+		sc.own(0).Throttled = 10 * time.Second
+		var l Ladder
+		if got := deeds(sc.decide(&l)); !slices.Equal(got, []string{"lift a"}) {
+			t.Errorf("%s: %v, want it lifted", name, got)
+		}
+	}
+}
+
+// A memory.high that its user has set is left alone, and so is one where nothing can be
+// set.
+func TestBrakeIsNotSet(t *testing.T) {
+	for name, change := range map[string]func(*Candidate, *Verdict){
+		"its user has a lower one":  func(c *Candidate, _ *Verdict) { c.High = 200 * mib },
+		"its user has a higher one": func(c *Candidate, _ *Verdict) { c.High = 1000 * mib },
+		"not asked for":             func(c *Candidate, _ *Verdict) { c.May = MayHold },
+		"protected":                 func(c *Candidate, _ *Verdict) { c.Protected = true },
+		"frozen":                    func(c *Candidate, _ *Verdict) { c.Frozen = true },
+		"no ceiling":                func(_ *Candidate, v *Verdict) { v.Max = Infinity },
+		"no controller":             func(_ *Candidate, v *Verdict) { v.Tier = TierProcesses },
+	} {
+		sc := stage(Candidate{ID: "a", Hard: 10 * mib, Ceiling: gib, May: MayBrake})
+		change(&sc.Sessions[0], sc.own(0))
+		var l Ladder
+		if got := sc.decide(&l); len(got) > 0 {
+			t.Errorf("%s: %v", name, deeds(got))
+		}
+	}
+}
+
+// A brake is moved when the ceiling is another one, though all is at ease, and taken away
+// when it stands at it for long and nobody counts stalls, or when it may not be there any
+// more; what fails is not tried again at once.
 func TestBrakeEnds(t *testing.T) {
 	var l Ladder
 	sc := stage(Candidate{ID: "a", Hard: 910 * mib, Ceiling: gib, May: MayBrake, Anon: 900 * mib})
-	filling(sc.own(0), Critical, 10*time.Second)
-	if got := deeds(sc.decide(&l)); !slices.Equal(got, []string{"brake a"}) {
+	own, c := sc.own(0), &sc.Sessions[0]
+	filling(own, Critical, 10*time.Second)
+	if got := deeds(sc.decide(&l)); !slices.Equal(got, []string{"arm a"}) {
 		t.Fatalf("%v", got)
 	}
 	sc.Now += time.Second
@@ -295,10 +352,14 @@ func TestBrakeEnds(t *testing.T) {
 		t.Errorf("a second after one that failed: %v", deeds(got))
 	}
 	sc.Now += 3 * time.Second
-	if got := deeds(sc.decide(&l)); !slices.Equal(got, []string{"brake a"}) {
+	if got := deeds(sc.decide(&l)); !slices.Equal(got, []string{"arm a"}) {
 		t.Errorf("4 s after one that failed: %v", got)
 	}
-	sc.Sessions[0].Brake = BrakeAt(gib)
+	c.Brake = BrakeAt(gib)
+	sc.Now += 4 * time.Second
+	if got := sc.decide(&l); len(got) > 0 {
+		t.Errorf("critical, at the brake: %v", deeds(got))
+	}
 	sc.Now += 59 * time.Second
 	if got := sc.decide(&l); len(got) > 0 {
 		t.Errorf("after 59 s: %v", deeds(got))
@@ -307,10 +368,17 @@ func TestBrakeEnds(t *testing.T) {
 	if got := deeds(sc.decide(&l)); !slices.Equal(got, []string{"lift a"}) {
 		t.Errorf("after 61 s without a count of stalls: %v", got)
 	}
-	l = Ladder{}
-	sc.own(0).Level, sc.own(0).Now, sc.own(0).Max = OK, OK, 2*gib
+	own.Level, own.Now = OK, OK
+	for max, want := range map[uint64]string{2 * gib: "arm a", 950 * mib: "lift a"} {
+		l = Ladder{}
+		own.Max = max
+		if got := deeds(sc.decide(&l)); !slices.Equal(got, []string{want}) {
+			t.Errorf("under a ceiling of %d MiB: %v, want %s", max/mib, got, want)
+		}
+	}
+	own.Max, c.May, l = gib, MayHold, Ladder{}
 	if got := deeds(sc.decide(&l)); !slices.Equal(got, []string{"lift a"}) {
-		t.Errorf("under a higher ceiling: %v", got)
+		t.Errorf("not allowed any more: %v", got)
 	}
 }
 
@@ -487,11 +555,12 @@ func TestLadderProperties(t *testing.T) {
 				if a.Reason == "" {
 					t.Fatalf("%s without a reason", a.Do)
 				}
-				need := map[Deed]Steps{Hibernate: MayHibernate, Brake: MayBrake, Lift: MayBrake, Freeze: MayFreeze, Close: MayClose}[a.Do]
+				need := map[Deed]Steps{Hibernate: MayHibernate, Arm: MayBrake, Brake: MayBrake, Lift: MayBrake, Freeze: MayFreeze, Close: MayClose}[a.Do]
 				i := slices.IndexFunc(sc.Sessions, func(c Candidate) bool { return c.ID == a.Session })
 				if need != 0 {
 					c := &sc.Sessions[i]
-					if c.May&need == 0 || c.Protected || c.Attached || c.Age < tooYoung {
+					brakes := need == MayBrake
+					if c.May&need == 0 || c.Protected || !brakes && (c.Attached || c.Age < tooYoung) {
 						t.Fatalf("%s %+v", a.Do, c)
 					}
 					if a.Do == Freeze && c.Frozen {
@@ -567,5 +636,55 @@ func TestThawAgain(t *testing.T) {
 		if took := sc.Now - began; took < least || took > least+5*time.Second {
 			t.Errorf("thaw %d after %v, want %v", i+1, took, least)
 		}
+	}
+}
+
+// A freeze that cannot be done is not tried all the time, and turns to a close where that
+// may be; one that fails, too, lets the next session have its turn.
+func TestWhatFails(t *testing.T) {
+	fail := func(l *Ladder, sc *Scene, do Deed) (at []time.Duration) {
+		began := sc.Now
+		for range 3000 {
+			for _, a := range sc.decide(l) {
+				if a.Do == do {
+					at = append(at, (sc.Now - began).Round(time.Second))
+				}
+				l.Told(a, a.Do != Helpless, sc.Now)
+			}
+			sc.Now += 100 * time.Millisecond
+		}
+		return at
+	}
+	sc := stage(Candidate{ID: "a", Hard: gib, Slope: 20 * mib, Ceiling: 2 * gib, May: MayFreeze})
+	filling(sc.own(0), Emergency, 4*time.Second)
+	var l Ladder
+	if at := fail(&l, sc, Freeze); len(at) < 8 || len(at) > 11 || at[1] != time.Second || at[2] != 3*time.Second || at[3] != 7*time.Second {
+		t.Errorf("a freeze that fails is tried at %v", at)
+	}
+	sc = stage(Candidate{ID: "a", Hard: gib, Slope: 20 * mib, Ceiling: 2 * gib, May: MayFreeze | MayClose}, Candidate{ID: "b", Age: time.Hour})
+	filling(sc.own(0), Emergency, 4*time.Second)
+	l = Ladder{}
+	var did []string
+	for range 20 {
+		for _, a := range sc.decide(&l) {
+			did = append(did, deeds([]Action{a})...)
+			l.Told(a, a.Do == Freeze, sc.Now)
+		}
+		sc.Now += 40 * time.Millisecond
+	}
+	if !slices.Equal(did, []string{"freeze a", "close a"}) {
+		t.Errorf("%v, want it closed when it cannot be frozen", did)
+	}
+	// What went well after all begins anew.
+	sc = stage(Candidate{ID: "a", Hard: gib, Slope: 20 * mib, Ceiling: 2 * gib, May: MayFreeze})
+	l = Ladder{}
+	sc.decide(&l)
+	for range 5 {
+		l.Told(Action{Do: Freeze, Session: "a"}, true, sc.Now)
+	}
+	l.Told(Action{Do: Freeze, Session: "a"}, false, sc.Now)
+	l.Told(Action{Do: Freeze, Session: "a"}, true, sc.Now)
+	if c := &sc.Sessions[0]; l.fails(c, Freeze, sc.Now+time.Second) || !l.fails(c, Freeze, sc.Now) {
+		t.Error("what went well is held against it")
 	}
 }

@@ -73,10 +73,11 @@ type threshold struct {
 
 func thresholds() [levels]threshold {
 	return [levels]threshold{
-		Notice:    {used: .70, host: .75, left: 5 * time.Minute, least: foreseen, clear: time.Minute},
-		Warn:      {used: .80, host: .85, dwell: 2 * time.Second, left: time.Minute, least: .70, soon: 10 * time.Second, clear: 30 * time.Second},
-		Critical:  {used: .90, host: .90, left: 15 * time.Second, least: .70, clear: 10 * time.Second},
-		Emergency: {used: .95, host: .95, left: 5 * time.Second, least: .80, clear: 10 * time.Second},
+		Notice:   {used: .70, host: .75, left: 5 * time.Minute, least: foreseen, clear: time.Minute},
+		Warn:     {used: .80, host: .85, dwell: 2 * time.Second, left: time.Minute, least: .70, soon: 10 * time.Second, clear: 30 * time.Second},
+		Critical: {used: .90, host: .90, left: 15 * time.Second, least: .70, clear: 10 * time.Second},
+		// Soon: there is no time for another look.
+		Emergency: {used: .95, host: .95, left: 5 * time.Second, least: .80, soon: 2 * tickLeast, clear: 10 * time.Second},
 	}
 }
 

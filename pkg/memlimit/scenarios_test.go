@@ -36,10 +36,14 @@ func scenarios() []scenario {
 			name: "2 a burst of 4 processes to 900M under 500M, with a brake",
 			make: func() *world {
 				a := session("a", 500*mib, upTo(900, func(t time.Duration) uint64 { return linear(20, 0)(t) + linear(0, 800)(max(0, t-5*time.Second)) }))
-				a.high = BrakeAt(a.max)
 				return &world{ram: 2048 * mib, base: 150 * mib, sessions: []*boxed{a, session("b", Infinity, flat(50))}}
 			},
 			until: 60 * time.Second, may: MayBrake | MayFreeze, blame: "a", target: 1, victims: []string{"a"}, lives: true,
+			check: func(t *testing.T, _ *world, m *watchman) {
+				if len(m.done) < 2 || !strings.Contains(m.done[0], "arm a") || !strings.HasPrefix(m.done[0], "0.") {
+					t.Errorf("did %v, want the brake armed from the start", m.done)
+				}
+			},
 		},
 		{
 			name: "2b the same without a brake",
@@ -113,23 +117,22 @@ func scenarios() []scenario {
 			until: 2 * time.Minute, may: MayHibernate, victims: []string{"idle0", "idle1", "idle2"}, lives: true,
 		},
 		{
-			name: "7 anonymous memory parked above memory.high, no swap",
+			name: "7 anonymous memory parked above the brake, no swap",
 			make: func() *world {
-				a := session("a", 1024*mib, upTo(280, linear(0, 50)))
-				a.high = 200 * mib
+				a := session("a", 264*mib, upTo(250, linear(0, 50)))
 				return &world{ram: 2048 * mib, base: 150 * mib, sessions: []*boxed{a}}
 			},
 			until: time.Minute, may: MayBrake, blame: "a", target: 1, victims: []string{"a"}, lives: true,
 			check: func(t *testing.T, w *world, m *watchman) {
-				if len(m.done) != 1 || !strings.Contains(m.done[0], "lift a") {
-					t.Fatalf("did %v, want the brake lifted once", m.done)
+				if len(m.done) != 2 || !strings.Contains(m.done[0], "arm a") || !strings.Contains(m.done[1], "lift a") {
+					t.Fatalf("did %v, want the brake armed and lifted once", m.done)
 				}
 				var at float64
-				fmt.Sscanf(m.done[0], "%fs", &at)
+				fmt.Sscanf(m.done[1], "%fs", &at)
 				if at > 4+10+1 { // it is throttled from 4 s on
 					t.Errorf("lifted after %v s", at)
 				}
-				if got := w.sessions[0].got; got != 280*mib {
+				if got := w.sessions[0].got; got != 250*mib {
 					t.Errorf("it has %d MiB, want all that it wanted", got/mib)
 				}
 			},

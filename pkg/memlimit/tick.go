@@ -19,8 +19,9 @@ const rush = 800 << 20
 // tick is how long after s the next sample should be taken: a quarter of the time
 // until it is full, and in any case not so long that it can be filled in between. A
 // place with no ceiling, or frozen, is looked at seldom, and one that does not move
-// at most once a second.
-func (j *Judge) tick(s *Sample, v *Verdict) time.Duration {
+// at most once a second: what it might do in between is seen by Glance. Dash is when it is
+// full at the rate of the last step.
+func (j *Judge) tick(s *Sample, v *Verdict, dash time.Duration) time.Duration {
 	if s.Frozen {
 		return tickMost
 	}
@@ -37,7 +38,32 @@ func (j *Judge) tick(s *Sample, v *Verdict) time.Duration {
 	if v.Full > 0 {
 		next = min(next, max(tickLeast, v.Full/4))
 	}
+	if dash > 0 {
+		next = min(next, max(tickLeast, dash/4))
+	}
 	return min(next, tickMost)
+}
+
+// Glance says how often what the machine has left should be looked at while a place with
+// that much headroom is at rest, 0 if its own looks will do: one cheap look for all of
+// them, as all that any of them takes is missing there. A burst that fills 400 MB takes
+// half a second.
+func Glance(headroom uint64) time.Duration {
+	if headroom == Infinity {
+		return 0
+	}
+	every := max(tickNear, time.Duration(float64(headroom)/rush/2*float64(time.Second)))
+	if every >= tickActive {
+		return 0
+	}
+	return every
+}
+
+// Stirs says whether it was one of the places with that much headroom that may have taken
+// what is missing since the last glance: at that rate it is full before long.
+func Stirs(headroom, missing uint64) bool {
+	const looks = 16 // glances until it is full
+	return missing > 0 && missing >= headroom/looks
 }
 
 // Look is a sample's cheap half: whether memory.current, which costs a tenth of

@@ -21,17 +21,15 @@ type Candidate struct {
 	May       Steps // what may be done to it
 	Age, Idle time.Duration
 	InUse     bool // a command that somebody waits for runs in it
-	Owned     bool // its owner is alive
 	Attached  bool // a person has it in front
-	Resumable bool // who owns it can carry on after a close
 	Protected bool // never to be touched
-	Unsure    bool // its processes cannot be told from others for certain
 
 	Frozen     bool          // by whomever
 	FrozenAt   time.Duration // when the ladder froze it; 0: it did not
 	ThawedAt   time.Duration // when somebody thawed it by hand; 0: never
 	Hibernated bool
 	Brake      uint64 // memory.high as the ladder has set it; Infinity for none
+	High       uint64 // memory.high as its user wants it, which the ladder leaves alone; Infinity for none
 }
 
 // Holds adds a session that is inside: what is done to the one is done to the other. The age,
@@ -70,8 +68,6 @@ func (c *Candidate) Spared(now time.Duration, r *Rules) string {
 	switch {
 	case c.Protected:
 		return "it is protected"
-	case c.Unsure:
-		return "its processes cannot be told for certain"
 	case c.Attached && !(r.TakeAttached && c.over() > 0):
 		return "somebody is attached to it"
 	case c.Age < tooYoung:
@@ -86,7 +82,7 @@ func (c *Candidate) Spared(now time.Duration, r *Rules) string {
 //
 //   - one beyond its own ceiling, by how far;
 //   - the biggest in half a minute, in coarse steps: half as much again is more;
-//   - who can be resumed, by how long it was idle, in minutes;
+//   - who was idle for longest, in minutes;
 //   - the newest.
 //
 // Neither pressure, which marks the victim, nor page cache has a say.
@@ -95,7 +91,6 @@ func Order(all []*Candidate) {
 		return cmp.Or(
 			cmp.Compare(b.over(), a.over()),
 			cmp.Compare(magnitude(b.weight()), magnitude(a.weight())),
-			compareBool(b.Resumable, a.Resumable),
 			cmp.Compare(b.Idle/time.Minute, a.Idle/time.Minute),
 			cmp.Compare(a.Age, b.Age),
 			cmp.Compare(a.ID, b.ID),
@@ -116,16 +111,6 @@ func magnitude(n uint64) int {
 		half = 1
 	}
 	return 2*top + half
-}
-
-func compareBool(a, b bool) int {
-	switch {
-	case a == b:
-		return 0
-	case a:
-		return 1
-	}
-	return -1
 }
 
 // victims gives those of a place that may be touched and are of use, in order. Those
@@ -156,10 +141,10 @@ const growingShare = 1. / 50
 // freezable gives those whose freeze would help: freezing gives no memory back, it
 // stops who takes it. Of several the oldest is never one, so that somebody gets on
 // (Buck2); alone it is, as long as others run.
-func (sc *Scene) freezable(place int, r *Rules) []*Candidate {
+func (l *Ladder) freezable(sc *Scene, place int) []*Candidate {
 	p := &sc.Places[place]
-	able := sc.victims(place, MayFreeze, r, func(c *Candidate) bool {
-		return !c.Frozen && (!p.shared() || p.Thrashing || c.Slope > 0 && c.Slope >= p.Slope*growingShare)
+	able := sc.victims(place, MayFreeze, &l.Rules, func(c *Candidate) bool {
+		return !c.Frozen && !l.fails(c, Freeze, sc.Now) && (!p.shared() || p.Thrashing || c.Slope > 0 && c.Slope >= p.Slope*growingShare)
 	})
 	if !p.shared() {
 		return able

@@ -37,6 +37,14 @@ type Warning struct {
 	PeakBytes       uint64  `json:"peak_bytes"`
 	DurationSeconds float64 `json:"duration_seconds"`
 	LeftOut         int     `json:"left_out,omitempty"`
+	// Skipped are the sessions whose --on-warn command was not run with this one.
+	Skipped []Skipped `json:"commands_skipped,omitempty"`
+}
+
+// Skipped says of a session, by its id, why its command was not run.
+type Skipped struct {
+	Session string `json:"session"`
+	Why     string `json:"why"`
 }
 
 // Hog is a session or a process and what it holds of a place.

@@ -323,7 +323,7 @@ func (m *watchman) scene(places []Place) Scene {
 			continue
 		}
 		c := Candidate{ID: b.id, Name: b.id, Hard: b.hard(), Swap: b.out, Soft: b.cached, Anon: b.hard(), Ceiling: b.max, May: m.may, Age: m.w.now - b.born + time.Minute,
-			Idle: b.idle, InUse: b.inUse, Resumable: true, Frozen: b.frozen, FrozenAt: b.frozenAt, Hibernated: b.hibernated, Brake: b.high}
+			Idle: b.idle, InUse: b.inUse, Frozen: b.frozen, FrozenAt: b.frozenAt, Hibernated: b.hibernated, Brake: b.high, High: Infinity}
 		for i, p := range sc.Places {
 			if p.Kind != KindSession || p.Session == b.id {
 				c.Under = append(c.Under, i)
@@ -346,6 +346,18 @@ func (m *watchman) do(a Action) {
 	b := m.w.sessions[i]
 	m.due[Place{Kind: KindSession, Name: b.id, Session: b.id}] = m.w.now
 	switch a.Do {
+	case Freeze, Hibernate, Close:
+		for p, j := range m.judges {
+			switch own := m.latest[Place{Kind: KindSession, Name: b.id, Session: b.id}]; {
+			case p.Kind == KindSession:
+			case a.Do != Freeze:
+				j.Forget()
+			case own != nil:
+				j.Without(own.Slope, b.got)
+			}
+		}
+	}
+	switch a.Do {
 	case Freeze:
 		b.frozen, b.frozenAt = true, m.w.now
 	case Thaw:
@@ -355,7 +367,7 @@ func (m *watchman) do(a Action) {
 		b.swapOut(m.w, b.hard())
 	case Close:
 		b.dead, b.closed, b.got, b.out = true, true, 0, 0
-	case Brake:
+	case Arm, Brake:
 		b.high = a.High
 	case Lift:
 		b.high = Infinity

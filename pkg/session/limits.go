@@ -46,13 +46,17 @@ func (s *Session) setLimits(ctx context.Context, l memlimit.Limits, force bool) 
 			return nil, err
 		}
 	}
-	all, err := box.SetLimits(ctx, r)
+	var all []memlimit.Ceiling
+	if l.MemoryHigh.IsSet() && brakes(&s.rec) {
+		all, err = s.takeHigh(ctx, box, r)
+	} else if all, err = box.SetLimits(ctx, r); err == nil {
+		s.recordLimits(ctx, box, r)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("set the ceilings of %s: %w", s.Name(), err)
 	}
 	remark(&s.rec, box, all)
 	s.ceilings = all
-	s.recordLimits(ctx, box, r)
 	s.m.event(store.Event{Event: "limited", ID: s.rec.ID, Name: s.rec.Name}, map[string]any{"limits": all})
 	return all, nil
 }
@@ -101,15 +105,44 @@ func (s *Session) recordLimits(ctx context.Context, box Box, r *specs.LinuxResou
 	switch {
 	case err == nil:
 		s.rec = rec
-		if meta, err := json.Marshal(rec); err == nil {
-			if err := box.SetMeta(string(meta)); err != nil {
-				s.m.log.Debug("mark the box", "err", err)
-			}
-		}
+		s.markLimits(box)
 	case errors.Is(err, store.ErrNotFound): // known from its box alone
 	default:
 		s.m.log.Warn("the ceilings are set, but could not be recorded", "err", err)
 	}
+}
+
+// markLimits notes on the box what its record says.
+func (s *Session) markLimits(box Box) {
+	meta, err := json.Marshal(s.rec)
+	if err == nil {
+		err = box.SetMeta(string(meta))
+	}
+	if err != nil {
+		s.m.log.Debug("mark the box", "err", err)
+	}
+}
+
+// takeHigh sets ceilings of a session that a guard may brake, a memory.high among them,
+// under its lock: else the guard could lift what it does not know yet to be the user's.
+func (s *Session) takeHigh(ctx context.Context, box Box, l *specs.LinuxResources) (all []memlimit.Ceiling, err error) {
+	wait, cancel := context.WithTimeout(ctx, lockTime)
+	defer cancel()
+	rec, err := s.m.store.Update(wait, s.rec.ID, func(rec *store.Session) (err error) {
+		if all, err = box.SetLimits(ctx, l); err != nil {
+			return err
+		}
+		rec.Limits = l
+		if rec.Memory != nil {
+			rec.Memory.Brake = 0
+		}
+		return nil
+	})
+	if err == nil {
+		s.rec = rec
+		s.markLimits(box)
+	}
+	return all, err
 }
 
 // Limits says of each ceiling of the session whether it is in force.
@@ -146,4 +179,9 @@ func remark(rec *store.Session, box Box, all []memlimit.Ceiling) {
 		c.Fix = fixes[name]
 	}
 	memlimit.Remark(all, hostTotals())
+	for i := range all {
+		if c := &all[i]; c.File == "memory.high" && !c.Want.IsSet() && rec.Memory != nil && rec.Memory.Brake != 0 {
+			c.Note = "memory.high is the guard's brake: nobody stands at it for more than 10 s"
+		}
+	}
 }

@@ -132,25 +132,82 @@ func (m *Manager) MemoryHibernate(ctx context.Context, d MemoryDeed) (HibernateR
 	return s.putOut(ctx, box, began), nil
 }
 
-// MemoryBrake sets memory.high of a session for a while: what is beyond it is slowed
-// down and reclaimed. The record keeps what was asked for, which MemoryLift sets again.
+// MemoryBrake sets memory.high of a session: what is beyond it is slowed down and
+// reclaimed. That it is us is written down first: who is killed in between leaves a note
+// of a brake that is not there, and not one that holds a session for ever and that nobody
+// knows of. A session whose user has asked for a memory.high keeps that.
 func (m *Manager) MemoryBrake(ctx context.Context, d MemoryDeed, high uint64) error {
 	_, err := m.memoryUpdate(ctx, &d, memlimit.MayBrake, func(ctx context.Context, r *store.Session, box Box) error {
-		return setHigh(ctx, box, memlimit.Bytes(high))
+		if !wantedHigh(r).IsMax() {
+			return errNotAllowed
+		}
+		r.Memory.Brake = high
+		if err := m.store.Put(*r); err != nil {
+			return err
+		}
+		err := setHigh(ctx, box, memlimit.Bytes(high))
+		if err != nil { // it may be set for all that
+			undo := context.WithoutCancel(ctx)
+			if lifted := setHigh(undo, box, memlimit.Max()); lifted == nil || errors.Is(lifted, ErrUnsupported) {
+				r.Memory.Brake = 0
+				err = errors.Join(err, m.store.Put(*r))
+			}
+		}
+		return err
 	})
 	return err
 }
 
-// MemoryLift takes the brake away.
+// MemoryLift takes the brake away: memory.high is what the session's user wants it to be.
 func (m *Manager) MemoryLift(ctx context.Context, d MemoryDeed) error {
 	_, err := m.memoryUpdate(ctx, &d, 0, func(ctx context.Context, r *store.Session, box Box) error {
-		high := memlimit.Max()
-		if l, err := memlimit.FromOCI(r.Limits); err == nil && l.MemoryHigh.IsSet() {
-			high = l.MemoryHigh
+		if r.Memory.Brake == 0 {
+			return errNotAnyMore
 		}
-		return setHigh(ctx, box, high)
+		if err := setHigh(ctx, box, wantedHigh(r)); err != nil {
+			return err
+		}
+		r.Memory.Brake = 0
+		return nil
 	})
 	return err
+}
+
+// wantedHigh is the memory.high that the user of a session wants, max if none was asked
+// for.
+func wantedHigh(r *store.Session) memlimit.Size {
+	if l, err := memlimit.FromOCI(r.Limits); err == nil && l.MemoryHigh.IsSet() {
+		return l.MemoryHigh
+	}
+	return memlimit.Max()
+}
+
+// brakes says whether a guard may set the memory.high of a session, or has.
+func brakes(r *store.Session) bool {
+	if r.Memory == nil {
+		return false
+	}
+	steps, _ := memlimit.ParseSteps(r.Memory.Steps)
+	return r.Memory.Brake != 0 || steps&memlimit.MayBrake != 0
+}
+
+// liftLeft takes away a brake that a guard has left behind, and says whether it did. One
+// that is there keeps its brakes.
+func (m *Manager) liftLeft(ctx context.Context, rec *store.Session, dry bool) (bool, error) {
+	if rec.State != store.StateOpen || rec.Memory == nil || rec.Memory.Brake == 0 {
+		return false, nil
+	}
+	if _, held, err := m.store.Guard(); err != nil || held {
+		return false, err
+	}
+	if dry {
+		return true, nil
+	}
+	err := m.MemoryLift(ctx, MemoryDeed{ID: rec.ID, Inode: rec.Inode})
+	if errors.Is(err, errNotAnyMore) {
+		return false, nil
+	}
+	return err == nil, err
 }
 
 func setHigh(ctx context.Context, box Box, high memlimit.Size) error {
@@ -199,15 +256,12 @@ func (m *Manager) memoryUpdate(ctx context.Context, d *MemoryDeed, step memlimit
 	})
 }
 
-// byHand notes in a record that somebody has frozen or thawed the session by hand: a
-// guard does not undo it.
-func byHand(p *store.MemoryPolicy, thawed bool) (changed bool) {
+// frozenByHand notes in a record that somebody has frozen the session by hand: a guard
+// does not undo it.
+func frozenByHand(p *store.MemoryPolicy) (changed bool) {
 	if p == nil || p.Frozen == 0 {
 		return false
 	}
 	p.Frozen = 0
-	if thawed {
-		p.Thawed = proc.Clock()
-	}
 	return true
 }

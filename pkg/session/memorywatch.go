@@ -91,14 +91,15 @@ type MemoryWatch struct {
 	Around  []string
 	// Ceiling is what was asked for, in force or not; memlimit.Infinity for none.
 	Ceiling uint64
-	// High is the brake that was asked for; memlimit.Infinity for none.
-	High uint64
+	// High is the memory.high that was asked for; memlimit.Infinity for none. Brake is what
+	// a guard has set it to, 0 if it has not.
+	High, Brake uint64
 	// OnWarn is a command line, run in Cwd; Notify is "" or "desktop".
 	OnWarn, Cwd, Notify string
 	Steps               memlimit.Steps
 	Protected           bool
-	Owned               bool // it has an owner
-	Created             time.Time
+	// Opened is when it was, by the monotonic clock; 0: long ago.
+	Opened time.Duration
 	// Active is when it was last used, InUse that a command somebody waits for runs in
 	// it; Supervisors are those who wait.
 	Active      time.Duration
@@ -124,7 +125,7 @@ func PlaceOfLineage(id string) string { return "lineage:" + id }
 
 // memoryWatch fills in what concerns the memory of an open session.
 func memoryWatch(rec *store.Session, tasks []store.Task) MemoryWatch {
-	w := MemoryWatch{Path: rec.Path, Inode: rec.Inode, Ceiling: memlimit.Infinity, High: memlimit.Infinity, Cwd: rec.Cwd, Created: rec.Created, Owned: rec.Owner != nil, Hibernated: rec.Hibernated != nil}
+	w := MemoryWatch{Path: rec.Path, Inode: rec.Inode, Ceiling: memlimit.Infinity, High: memlimit.Infinity, Cwd: rec.Cwd, Opened: rec.Opened, Hibernated: rec.Hibernated != nil}
 	if l, err := memlimit.FromOCI(rec.Limits); err == nil {
 		if n, ok := l.MemoryMax.Value(); ok {
 			w.Ceiling = n
@@ -147,7 +148,8 @@ func memoryWatch(rec *store.Session, tasks []store.Task) MemoryWatch {
 	// Steps of another version: those that it does not know it does not take.
 	w.Steps, _ = memlimit.ParseSteps(p.Steps)
 	w.Warn = p.Warn == "on" || p.Warn == "" && (w.Ceiling != memlimit.Infinity || w.OnWarn != "" || w.Notify != "")
-	w.Policy = w.Warn || w.Steps != 0 || w.Frozen != 0 // what a guard froze it thaws
+	w.Brake = p.Brake
+	w.Policy = w.Warn || w.Steps != 0 || w.Frozen != 0 || w.Brake != 0 // what a guard froze it thaws
 	if rec.Kind == store.KindLineage {
 		w.Lineage = rec.ID
 		w.Steps &^= memlimit.MayBrake | memlimit.MayHibernate // there is nothing to write to

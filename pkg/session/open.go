@@ -230,7 +230,7 @@ func (m *Manager) newRecord(o *OpenOptions) (store.Session, aggregate, error) {
 	clock := proc.Clock()
 	rec := store.Session{
 		Schema: store.Schema, ID: store.NewID(), Name: o.Name, Labels: maps.Clone(o.Labels), State: store.StateOpening,
-		Created: time.Now(), Boot: self.Boot, Machine: machineID(), UID: os.Getuid(), Kind: kind,
+		Created: time.Now(), Opened: proc.Clock(), Boot: self.Boot, Machine: machineID(), UID: os.Getuid(), Kind: kind,
 		Cookie: store.NewCookie(), Grace: grace, Limits: limits, Creator: store.ProcID(self), Cwd: cwd,
 		StateDir: m.store.Dirs().State, Owner: owner, Generation: generation, OnOwnerExit: o.OnOwnerExit,
 		OOMPolicy: o.OOM, IdleTimeout: o.IdleTimeout, IdleAction: o.IdleAction, Active: clock, Sampled: clock, PrivateTmp: o.PrivateTmp,

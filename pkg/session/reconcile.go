@@ -140,6 +140,7 @@ func (m *Manager) reconcile(ctx context.Context, info Info, o *ReconcileOptions)
 	}
 	if r.Action == ActionNone || r.Action == ActionKept || r.Action == ActionWarned {
 		m.reconcileTasks(ctx, &r, &rec, o)
+		m.reconcileBrake(ctx, &r, &rec, dry)
 	}
 	if !dry && r.Action != ActionNone && r.Action != ActionEnded {
 		if now, err := m.Inspect(ctx, info.ID, InspectOptions{}); err == nil {
@@ -148,6 +149,17 @@ func (m *Manager) reconcile(ctx context.Context, info Info, o *ReconcileOptions)
 	}
 	r.Next = next(&r)
 	return r
+}
+
+// reconcileBrake takes a brake away that stands there without a guard.
+func (m *Manager) reconcileBrake(ctx context.Context, r *Reconciled, rec *store.Session, dry bool) {
+	lifted, err := m.liftLeft(ctx, rec, dry)
+	if err != nil {
+		r.Error = "lift its brake: " + err.Error()
+	}
+	if lifted && r.Action == ActionNone {
+		r.Action, r.Reason = ActionUpdated, "the brake that a guard had left was taken away"
+	}
 }
 
 // verdict is what is to be done with a session and why.

@@ -74,7 +74,7 @@ func (s *Session) freezeIsMeant(ctx context.Context) {
 	wait, cancel := context.WithTimeout(ctx, lockTime)
 	defer cancel()
 	_, err := s.m.store.Update(wait, s.rec.ID, func(r *store.Session) error {
-		changed := byHand(r.Memory, false)
+		changed := frozenByHand(r.Memory)
 		if r.IdleDone == 0 && !changed {
 			return errNothingToDo
 		}
@@ -98,27 +98,35 @@ func (s *Session) Thaw(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	// That it is meant is noted first: who is killed right after the thaw has left a session
+	// that a guard does not freeze again at once. That it was frozen is noted until it is not:
+	// who is killed before the thaw has left one that a guard still thaws.
+	s.thawIsMeant(ctx, false)
 	if err := box.Thaw(ctx); err != nil {
 		return fmt.Errorf("thaw %s: %w", s.Name(), err)
 	}
 	s.m.thawAbandoned(&s.rec, box)
 	s.noteHibernated(ctx, nil)
-	s.thawIsMeant(ctx)
+	s.thawIsMeant(ctx, true)
 	s.m.event(store.Event{Event: "thawed", ID: s.rec.ID, Name: s.rec.Name}, nil)
 	return nil
 }
 
 // thawIsMeant notes that a session which was frozen for want of memory was thawed by
-// hand: a guard does not freeze it again at once.
-func (s *Session) thawIsMeant(ctx context.Context) {
+// hand, done or about to be: a guard does not freeze it again at once.
+func (s *Session) thawIsMeant(ctx context.Context, done bool) {
 	if s.rec.Memory == nil {
 		return
 	}
 	wait, cancel := context.WithTimeout(ctx, lockTime)
 	defer cancel()
 	_, err := s.m.store.Update(wait, s.rec.ID, func(r *store.Session) error {
-		if !byHand(r.Memory, true) {
+		if r.Memory == nil || r.Memory.Frozen == 0 {
 			return errNothingToDo
+		}
+		r.Memory.Thawed = proc.Clock()
+		if done {
+			r.Memory.Frozen = 0
 		}
 		return nil
 	})

@@ -27,6 +27,9 @@ type MemoryPolicy struct {
 	// by hand after that.
 	Frozen time.Duration `json:"frozen_clock_seconds,omitempty"`
 	Thawed time.Duration `json:"thawed_clock_seconds,omitempty"`
+	// Brake is what a guard has set memory.high to, or is about to; 0: it is as Limits
+	// says.
+	Brake uint64 `json:"brake_bytes,omitempty"`
 }
 
 func (p *MemoryPolicy) check() error {

@@ -105,9 +105,11 @@ type Session struct {
 	Closing  *time.Time `json:"closing,omitempty"`
 	ClosedAt *time.Time `json:"closed,omitempty"`
 
-	Boot    string `json:"boot"`              // boot id at creation
-	Machine string `json:"machine,omitempty"` // /etc/machine-id, may be empty
-	UID     int    `json:"uid"`               // whose session it is
+	Boot string `json:"boot"` // boot id at creation
+	// Opened is Created by the monotonic clock, which nobody can set; 0: not known.
+	Opened  time.Duration `json:"opened_clock_seconds,omitempty"`
+	Machine string        `json:"machine,omitempty"` // /etc/machine-id, may be empty
+	UID     int           `json:"uid"`               // whose session it is
 
 	Kind  Kind   `json:"kind"`
 	Path  string `json:"path,omitempty"`  // cgroup path of the box

@@ -141,7 +141,8 @@ about:
   SESSIONBOX_WARN_TIER                   how it was measured: cgroup, cgroup1, processes
 With --memory-steps more is done than to warn, in this order: hold (new sessions wait),
 hibernate (idle for ten minutes, it is put into swap, and woken by the next command),
-brake (slowed for 10 s at most, below a ceiling of its own), freeze (it stands still and
+brake (memory.high is kept at 90 % of a ceiling of its own, and taken away from who stands
+at it for 10 s; one that --memory-high asks for is left alone), freeze (it stands still and
 is thawed when there is memory again), close. Defaults are in [memory] of the config file.
 
 A ceiling that this machine cannot enforce is said on stderr, and in JSON. When memory
