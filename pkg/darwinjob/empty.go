@@ -15,7 +15,7 @@ func (j *Lineage) WaitEmpty(ctx context.Context, leaf string) error {
 		if err != nil {
 			return err
 		}
-		alive := p.Alive(leaf)
+		alive := slices.DeleteFunc(p.Alive(leaf), j.isOwn)
 		if len(alive) > 0 {
 			clean = 0
 			// The end of one of those that are known wakes us.
@@ -51,7 +51,7 @@ func (j *Lineage) restless(leaf string) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	found, settled := j.children(leaf)
-	return !settled || slices.ContainsFunc(found, func(m *Member) bool { return leaf == "" || m.Leaf == leaf })
+	return !settled || slices.ContainsFunc(found, func(m *Member) bool { return (leaf == "" || m.Leaf == leaf) && !j.isOwn(m) })
 }
 
 // Memory is what the living members of a leaf hold together, in bytes, and of how many
