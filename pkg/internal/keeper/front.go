@@ -151,6 +151,7 @@ type fronting struct {
 	answer, tie *os.File
 	shared      bool // the terminal signals the command itself
 	command     darwinjob.ID
+	early       []syscall.Signal // that came before we were told who the command is
 	order       *Order
 }
 
@@ -169,6 +170,10 @@ func (f *fronting) told(w word) (code int, done bool) {
 		return 125, true
 	case w.PID != 0:
 		f.command, f.order = darwinjob.ID{PID: w.PID, Start: w.Start}, w.Order
+		for _, sig := range f.early {
+			f.pass(sig)
+		}
+		f.early = nil
 	case w.Freed && f.order != nil:
 		f.order.Tied = false
 	}
@@ -177,7 +182,11 @@ func (f *fronting) told(w word) (code int, done bool) {
 
 // pass hands a signal to the command, if it is still who it was.
 func (f *fronting) pass(sig syscall.Signal) {
-	if f.command.PID == 0 || f.shared && (sig == unix.SIGINT || sig == unix.SIGQUIT || sig == unix.SIGWINCH || sig == unix.SIGCONT) {
+	if f.command.PID == 0 {
+		f.early = append(f.early, sig)
+		return
+	}
+	if f.shared && (sig == unix.SIGINT || sig == unix.SIGQUIT || sig == unix.SIGWINCH || sig == unix.SIGCONT) {
 		return
 	}
 	if t, err := darwinjob.System(); err == nil {

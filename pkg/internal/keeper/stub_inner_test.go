@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"syscall"
@@ -134,5 +135,19 @@ func TestForgotten(t *testing.T) {
 	s.kids.Add(-1)
 	if !s.forgotten() {
 		t.Error("it has neither record nor keeper")
+	}
+}
+
+// A signal that comes before the front knows whom it is for is not lost.
+func TestEarlySignal(t *testing.T) {
+	cmd := exec.Command("sleep", "600")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	f := &fronting{}
+	f.pass(syscall.SIGTERM)
+	f.told(word{PID: cmd.Process.Pid})
+	if err := cmd.Wait(); err == nil || cmd.ProcessState.Sys().(syscall.WaitStatus).Signal() != syscall.SIGTERM {
+		t.Errorf("it ended with %v", err)
 	}
 }
