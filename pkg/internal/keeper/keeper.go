@@ -43,6 +43,8 @@ type keeping struct {
 	job         *darwinjob.Lineage
 	reaper      bool
 	received    map[string]bool // parts that a watcher has taken up
+	saving      sync.Mutex      // held while the leaf is written down, and taken off
+	left        bool            // it was taken off, for good
 	command     int             // its pid
 	self        string          // see comm
 	gone        bool
@@ -373,5 +375,8 @@ func (k *keeping) leave() {
 	if !k.gone {
 		return
 	}
+	k.saving.Lock()
+	defer k.saving.Unlock()
+	k.left = true
 	_ = k.st.RemoveLineage(k.id(), k.leaf()) // a closed session has none
 }
