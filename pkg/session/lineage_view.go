@@ -94,7 +94,7 @@ func (b *lineageBox) job(rivals bool) (*darwinjob.Lineage, error) {
 			b.m.log.Debug("read the lineage of a session inside", "session", n.id, "err", err)
 		}
 	}
-	o := darwinjob.Options{Inside: true, Helper: b.others()}
+	o := darwinjob.Options{Inside: true, Helper: b.others(), Last: b.keepsHere}
 	if rivals {
 		o.Rivals = b.otherSessions
 	}

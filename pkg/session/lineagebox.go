@@ -62,7 +62,7 @@ func (m *Manager) makeLineage(rec *store.Session, at place) (*lineageBox, error)
 
 // openLineage opens the box of a session that runs in this boot.
 func (m *Manager) openLineage(rec *store.Session) (*lineageBox, error) {
-	table, err := darwinjob.System()
+	table, err := m.table()
 	if err != nil {
 		return nil, &Error{Kind: ErrUnsupported, Session: rec.ID, Text: "the process table cannot be read", Err: err,
 			Hint: "the lineage box needs a /proc of its own pid namespace"}
@@ -141,7 +141,7 @@ func (b *lineageBox) Start(ctx context.Context, leaf string, cmd *exec.Cmd) erro
 		cmd.Env = os.Environ()
 	}
 	o := keeper.Order{Sessions: b.chain(), Leaf: leaf, Task: taskOfLeaf(leaf), Dirs: b.m.store.Dirs(), UID: b.rec.UID, Cookie: b.rec.Cookie,
-		Setsid: ownSid(cmd.SysProcAttr), Supervisor: self}
+		Setsid: ownSid(cmd.SysProcAttr), Supervisor: self, Job: b.jobDir()}
 	c, err := keeper.Start(ctx, helper, keeperEnv(&b.rec), cmd, o, tie)
 	if err != nil {
 		return err

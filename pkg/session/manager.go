@@ -11,6 +11,8 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/sessionbox/sessionbox/pkg/darwinjob"
+	"github.com/sessionbox/sessionbox/pkg/internal/launchd"
 	"github.com/sessionbox/sessionbox/pkg/internal/proc"
 	"github.com/sessionbox/sessionbox/pkg/store"
 )
@@ -60,6 +62,10 @@ type Manager struct {
 	machine func() string          // the machine id, read once
 	// busFailed is when the systemd manager did not answer, in ns; 0 is never.
 	busFailed atomic.Int64
+	// launchd starts the jobs of sessions; nil: there is none on this system.
+	launchd *launchd.Control
+	// table opens the process table.
+	table func() (darwinjob.Table, error)
 	// stateErr says why there are no records, nil when there are.
 	stateErr error
 }
@@ -98,7 +104,8 @@ func New(cfg Config) (*Manager, error) {
 }
 
 func newManager(cfg Config) *Manager {
-	return &Manager{cfg: cfg, log: cfg.Log, boot: sync.OnceValues(proc.BootID), machine: sync.OnceValue(machineID)}
+	return &Manager{cfg: cfg, log: cfg.Log, boot: sync.OnceValues(proc.BootID), machine: sync.OnceValue(machineID),
+		launchd: systemLaunchd(), table: darwinjob.System}
 }
 
 func discard() *slog.Logger { return slog.New(slog.DiscardHandler) }

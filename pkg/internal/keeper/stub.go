@@ -1,7 +1,6 @@
 package keeper
 
 import (
-	"context"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -34,9 +33,6 @@ import (
 
 const roleStub = "stub"
 
-// JobPart is the part of a session's lineage that its stub writes: the coalition and who the stub is.
-const JobPart = "job"
-
 // socketName is that of the stub's socket in the session's directory. It is short: a socket's
 // address has 104 bytes on macOS.
 const socketName = "s"
@@ -63,7 +59,7 @@ func StubArgs(sessions []string, dirs store.Dirs) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	return []string{Arg, roleStub, strings.Join(sessions, "-"), JobPart, "3", string(where)}, nil
+	return []string{Arg, roleStub, strings.Join(sessions, "-"), "job", "3", string(where)}, nil
 }
 
 // IsStub says of the command line of a process that [Session] knows whether it is a stub.
@@ -104,11 +100,11 @@ func stub(args []string) int {
 	if os.Getenv(EnvMeta) == "" {
 		return fail(s.carry())
 	}
-	l, err := s.listen()
-	if err != nil {
+	if err := s.know(); err != nil {
 		return fail(err)
 	}
-	if err := s.record(ids); err != nil {
+	l, err := s.listen()
+	if err != nil {
 		return fail(err)
 	}
 	go s.serve(l)
@@ -136,6 +132,9 @@ func (s *stubbing) carry() error {
 	if err != nil {
 		return err
 	}
+	if rec.Lineage != string(darwinjob.Job) {
+		return errors.New("the session is no job") // it is not any more: launchd was slow to start us
+	}
 	rec.State = store.StateOpen
 	meta, err := json.Marshal(rec)
 	if err != nil {
@@ -156,27 +155,14 @@ func (s *stubbing) listen() (*net.UnixListener, error) {
 	return net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
 }
 
-// record writes down what holds the session, before anybody is in it but us.
-func (s *stubbing) record(ids []string) error {
+// know finds out who we are, for who asks: he looks whether that is so, and writes it down.
+func (s *stubbing) know() error {
 	table, err := darwinjob.System()
 	if err != nil {
 		return err
 	}
-	here, err := darwinjob.Here(context.Background(), table)
-	if err != nil {
-		return err
-	}
-	if s.self, err = table.Lookup(os.Getpid()); err != nil {
-		return err
-	}
-	l := darwinjob.NewLedger(s.id, here)
-	l.Within = ids[:len(ids)-1]
-	l.Mode, l.Coalition, l.Stub = darwinjob.Job, s.self.Coalition, s.self.ID
-	b, err := l.Encode()
-	if err != nil {
-		return err
-	}
-	return s.st.PutLineage(s.id, JobPart, b)
+	s.self, err = table.Lookup(os.Getpid())
+	return err
 }
 
 func (s *stubbing) serve(l *net.UnixListener) {

@@ -26,6 +26,9 @@ import (
 // tests start it: no environment, no terminal, limits and a umask of its own.
 func (g *ground) stub() *exec.Cmd {
 	g.t.Helper()
+	if _, err := g.st.Update(g.t.Context(), g.rec.ID, func(r *store.Session) error { r.Lineage = "job"; return nil }); err != nil {
+		g.t.Fatal(err)
+	}
 	args, err := keeper.StubArgs([]string{g.rec.ID}, g.st.Dirs())
 	if err != nil {
 		g.t.Fatal(err)
@@ -70,12 +73,6 @@ func (g *ground) job(cmd *exec.Cmd, tie *keeper.Tie) (*keeper.Command, error) {
 	return keeper.Start(g.t.Context(), os.Args[0], []string{"KEEPER_TEST_TOLD=" + g.told}, cmd, o, tie)
 }
 
-// unhired waits until the stub alone is recorded.
-func (g *ground) unhired() {
-	g.t.Helper()
-	soon(g.t, "end of the keepers", func() bool { parts, err := g.st.Lineage(g.rec.ID); return err == nil && len(parts) == 1 })
-}
-
 // What a command has of its caller it has in a job as well, and it is the stub's descendant.
 func TestJobGiven(t *testing.T) {
 	g := newGround(t)
@@ -117,7 +114,7 @@ func TestJobGiven(t *testing.T) {
 		}
 	}
 	w.Close()
-	g.unhired()
+	g.unkept()
 	env, err := proc.Env(stub.Process.Pid, keeper.EnvMeta)
 	if err != nil || !strings.Contains(env[keeper.EnvMeta], g.rec.ID) {
 		t.Errorf("the stub does not carry the record: %q, %v", env, err)
@@ -190,7 +187,7 @@ func TestJobLife(t *testing.T) {
 		t.Errorf("after the caller's death: %v, told %v", ws, told)
 	}
 	_ = cmd.Wait()
-	g.unhired()
+	g.unkept()
 }
 
 // With the stub killed what runs goes on and is told of; nothing new starts, and that is said.
@@ -218,7 +215,7 @@ func TestJobStubKilled(t *testing.T) {
 		t.Errorf("%v, told %v; want exit 5", ws, told)
 	}
 	_ = cmd.Wait()
-	g.unhired()
+	g.unkept()
 }
 
 // A stub starts keepers of its own session only.
@@ -349,7 +346,7 @@ func TestJobTerminal(t *testing.T) {
 	if n, err := strconv.Atoi(strings.TrimPrefix(slave, "/dev/pts/")); err != nil || fmt.Sprintf("/dev/pts/%d", n) == ptsName(t, tty) {
 		t.Errorf("the command is on %q, want a terminal that is not the caller's", slave)
 	}
-	g.unhired()
+	g.unkept()
 }
 
 func ptsName(t *testing.T, master *os.File) string {
