@@ -1,6 +1,7 @@
 package darwinjob
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -52,6 +53,25 @@ func (j *Lineage) restless(leaf string) bool {
 	defer j.mu.Unlock()
 	found, settled := j.children(leaf)
 	return !settled || slices.ContainsFunc(found, func(m *Member) bool { return (leaf == "" || m.Leaf == leaf) && !j.isOwn(m) })
+}
+
+// Holding is what one process holds, in bytes, see [Table.Memory].
+type Holding struct {
+	*Member
+	Bytes uint64
+}
+
+// Holdings are what processes hold, the most first. Who cannot be asked is left out: another user's,
+// or one that has ended.
+func Holdings(t interface{ Memory(id ID) (int64, error) }, ms []*Member) []Holding {
+	var all []Holding
+	for _, m := range ms {
+		if n, err := t.Memory(m.ID); err == nil && n >= 0 {
+			all = append(all, Holding{m, uint64(n)})
+		}
+	}
+	slices.SortStableFunc(all, func(a, b Holding) int { return cmp.Compare(b.Bytes, a.Bytes) })
+	return all
 }
 
 // Memory is what the living members of a leaf hold together, in bytes, and of how many

@@ -281,6 +281,28 @@ func TestLastOfJob(t *testing.T) {
 	}
 }
 
+// Who cannot be asked what he holds is left out, the others come by size.
+func TestHoldings(t *testing.T) {
+	member := func(pid int) *Member { return &Member{Proc: Proc{ID: ID{PID: pid}}} }
+	all := Holdings(holders{2: 5, 3: 50, 5: 7}, []*Member{member(2), member(3), member(4), member(5)})
+	var pids []int
+	for _, h := range all {
+		pids = append(pids, h.PID)
+	}
+	if !slices.Equal(pids, []int{3, 5, 2}) || all[0].Bytes != 50 {
+		t.Errorf("%v", pids)
+	}
+}
+
+type holders map[int]int64
+
+func (h holders) Memory(id ID) (int64, error) {
+	if n, ok := h[id.PID]; ok {
+		return n, nil
+	}
+	return 0, syscall.EPERM
+}
+
 // ordered is a table that remembers who was signalled.
 type ordered struct {
 	*simTable
