@@ -82,6 +82,9 @@ const (
 // jobTime bounds the start of a job until its stub answers, past what launchctl takes.
 const jobTime = 15 * time.Second
 
+// mayTime bounds the start of a job that a session can do without, in all.
+const mayTime = 10 * time.Second
+
 // errJobLeft says that a job has ended, and launchd knows it still.
 var errJobLeft = errors.New("launchd could not be told that the job has ended")
 
@@ -118,7 +121,12 @@ func (b *lineageBox) enterJob(ctx context.Context, rec *store.Session, wish jobW
 	if wish == noJob || b.m.launchd == nil {
 		return nil
 	}
-	err := b.startJob(ctx, rec)
+	try, cancel := ctx, context.CancelFunc(func() {})
+	if wish == mayJob { // a launchd that does not answer is not waited for that long
+		try, cancel = context.WithTimeout(ctx, mayTime)
+	}
+	err := b.startJob(try, rec)
+	cancel()
 	if err == nil {
 		return nil
 	}
@@ -276,6 +284,8 @@ func (m *Manager) sweepJobs(ctx context.Context) {
 	if m.launchd == nil || m.stateErr != nil {
 		return
 	}
+	ctx, cancel := context.WithTimeout(ctx, launchd.Timeout)
+	defer cancel()
 	labels, err := m.launchd.Labels(ctx, jobPrefix)
 	if err != nil {
 		m.log.Debug("list the jobs", "err", err)
@@ -313,6 +323,23 @@ func containment(rec *store.Session) (string, []string) {
 		return "best effort", mayEscape()
 	}
 	return "coalition", []string{"work that another daemon does on request: launchctl, open, at, cron, containers, ssh to this machine, a tmux server that was there before"}
+}
+
+// jobAround is the session among boxes in whose coalition we are, "" for none.
+func jobAround(boxes []*lineageBox) string {
+	for _, b := range boxes {
+		if !b.inJob() {
+			continue
+		}
+		self, err := b.table.Lookup(os.Getpid())
+		if err != nil || self.Coalition == 0 {
+			return ""
+		}
+		if l, err := b.ledger(b.rec.ID); err == nil && l.Mode == darwinjob.Job && l.Coalition == self.Coalition {
+			return b.rec.ID
+		}
+	}
+	return ""
 }
 
 // notIntoJob refuses processes that run already: no system call moves one into a coalition.

@@ -568,3 +568,31 @@ func TestJobCheck(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// Whoever is in a job's coalition is in its session, whatever his ancestors are.
+func TestJobAround(t *testing.T) {
+	_, m := newMac(t)
+	s := openJob(t, m)
+	b := s.box.(*lineageBox)
+	if in := jobAround([]*lineageBox{b}); in != "" {
+		t.Errorf("we are in %q, want none", in)
+	}
+	l, err := b.ledger(s.ID())
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Coalition = 1 // ours
+	data, err := l.Encode()
+	if err == nil {
+		err = m.store.PutLineage(s.ID(), partJob, data)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if in := jobAround([]*lineageBox{b}); in != s.ID() {
+		t.Errorf("we are in %q, want %s", in, s.ID())
+	}
+	if own := m.ownSession(); len(own) != 1 || own[0] != s.ID() {
+		t.Errorf("our sessions are %q", own)
+	}
+}

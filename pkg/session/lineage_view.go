@@ -395,6 +395,9 @@ func (m *Manager) ownSession() []string {
 			}
 		}
 	}
+	if in == "" && len(own) == 0 { // an orphan may have no keeper above it, and be in a job
+		in = jobAround(boxes)
+	}
 	if in == "" || slices.Contains(own, in) {
 		return own
 	}

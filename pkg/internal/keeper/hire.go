@@ -64,7 +64,7 @@ func ask(dir string, r *request, files []*os.File) (a reply, err error) {
 	}
 	defer conn.Close()
 	c := conn.(*net.UnixConn)
-	c.SetDeadline(time.Now().Add(askTime))
+	c.SetDeadline(time.Now().Add(answerTime))
 	if err := samePeer(c); err != nil {
 		return a, err
 	}

@@ -181,8 +181,12 @@ func (s *stubbing) serve(l *net.UnixListener) {
 	}
 }
 
-// askTime bounds one exchange with a stub.
-const askTime = 5 * time.Second
+// askTime bounds how long a stub hears one who asks, answerTime how long that one waits: others may
+// be before him.
+const (
+	askTime    = 5 * time.Second
+	answerTime = 4 * askTime
+)
 
 // request is what a stub is asked: who it is or, with Keeper, to start a keeper with the
 // descriptors that come with it.
