@@ -77,7 +77,7 @@ func (j *Lineage) chase(ctx context.Context, leaf string, sig syscall.Signal) (m
 				continue
 			}
 			met = append(met, m)
-			if j.shield[m.PID] == "" && !j.isStub(m) {
+			if j.shield[m.PID] == "" && !j.isOwn(m) {
 				j.send(m, sig)
 			}
 		}

@@ -6,12 +6,14 @@ import (
 	"errors"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/sessionbox/sessionbox/pkg/internal/launchd"
 	"golang.org/x/sys/unix"
 )
 
@@ -159,9 +161,54 @@ func checkZombieGroup(t *testing.T, _ *xnu) {
 	t.Logf("T6 kill(-pgid) of a group that is one zombie: %v (EPERM expected)", unix.Kill(-pid, 0))
 }
 
-func checkLaunchd(t *testing.T, _ *xnu) {
-	name, err := exec.Command("/bin/launchctl", "managername").CombinedOutput()
-	t.Logf("T7 launchctl managername: %s, %v (a job is not bootstrapped here: it may ask the user)", strings.TrimSpace(string(name)), err)
+func checkLaunchd(t *testing.T, x *xnu) {
+	ctl := launchd.New(os.Geteuid())
+	name, err := ctl.Manager(t.Context())
+	domains, derr := ctl.Domains(t.Context())
+	t.Logf("T7 launchctl managername: %s, %v; domains that answer: %q, %v", name, err, domains, derr)
+	if derr != nil {
+		return
+	}
+	dir := t.TempDir()
+	file := func(n string) string { return filepath.Join(dir, n) }
+	script := "echo $$ >" + file("leader") + `; perl -MPOSIX -e 'fork and exit; POSIX::setsid(); fork and exit; open F, ">", shift; print F $$; close F; sleep 60' ` + file("orphan") + "; sleep 60"
+	job := launchd.Job{Label: "dev.sessionbox.checklist." + strconv.Itoa(os.Getpid()), Program: []string{"/bin/sh", "-c", script}, Log: file("log")}
+	b, err := job.Plist()
+	if err == nil {
+		err = os.WriteFile(file("job.plist"), b, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	domain, err := ctl.Start(t.Context(), file("job.plist"))
+	t.Logf("T7 a job is taken by %q: %v", domain, err)
+	if err != nil {
+		return
+	}
+	t.Cleanup(func() { _ = ctl.End(context.Background(), job.Label) })
+	pid := func(n string) (pid int) {
+		soon(t, n, func() bool {
+			b, _ := os.ReadFile(file(n))
+			pid, _ = strconv.Atoi(strings.TrimSpace(string(b)))
+			return pid != 0
+		})
+		return pid
+	}
+	leader, lerr := x.Lookup(pid("leader"))
+	orphan, oerr := x.Lookup(pid("orphan"))
+	own, _ := readCoalition(os.Getpid())
+	counts, cerr := readCoalitions()
+	t.Logf("T7 the job's process: parent %d, group %d, session %d, coalition %d (ours %d), of %d tasks, %v %v; its orphan's: %d, %v",
+		leader.PPID, leader.PGID, leader.SID, leader.Coalition, own, counts[leader.Coalition], lerr, cerr, orphan.Coalition, oerr)
+	if lerr != nil || oerr != nil || leader.Coalition == own || leader.Coalition != orphan.Coalition {
+		t.Error("a job has no coalition of its own, or an orphan leaves it")
+	}
+	err = ctl.End(t.Context(), job.Label)
+	t.Logf("T7 the job is ended: %v; its orphan lives on: %v (true expected)", err, x.still(orphan.ID) == nil)
+	if err := x.Signal(orphan.ID, unix.SIGKILL); err != nil && !gone(err) {
+		t.Error(err)
+	}
+	soon(t, "an empty coalition", func() bool { counts, err := readCoalitions(); return err == nil && counts[leader.Coalition] == 0 })
 }
 
 func checkExitStatus(t *testing.T, x *xnu) {

@@ -51,7 +51,7 @@
 //   - Below macOS 14.2 there is no signal by identity. Between the check and the signal a pid can
 //     in theory change hands; SIGSTOP goes first and is taken back, see exact.go.
 //   - What is in our own process group is left alone also if it is a member, and named.
-//   - There is no ceiling on memory here, only figures.
+//   - There is no ceiling on memory here, only figures: who watches them is package guard.
 //
 // # Kernels
 //

@@ -1,6 +1,7 @@
 package darwinjob
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -15,7 +16,7 @@ func (j *Lineage) WaitEmpty(ctx context.Context, leaf string) error {
 		if err != nil {
 			return err
 		}
-		alive := p.Alive(leaf)
+		alive := slices.DeleteFunc(p.Alive(leaf), j.isOwn)
 		if len(alive) > 0 {
 			clean = 0
 			// The end of one of those that are known wakes us.
@@ -51,7 +52,26 @@ func (j *Lineage) restless(leaf string) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	found, settled := j.children(leaf)
-	return !settled || slices.ContainsFunc(found, func(m *Member) bool { return leaf == "" || m.Leaf == leaf })
+	return !settled || slices.ContainsFunc(found, func(m *Member) bool { return (leaf == "" || m.Leaf == leaf) && !j.isOwn(m) })
+}
+
+// Holding is what one process holds, in bytes, see [Table.Memory].
+type Holding struct {
+	*Member
+	Bytes uint64
+}
+
+// Holdings are what processes hold, the most first. Who cannot be asked is left out: another user's,
+// or one that has ended.
+func Holdings(t interface{ Memory(id ID) (int64, error) }, ms []*Member) []Holding {
+	var all []Holding
+	for _, m := range ms {
+		if n, err := t.Memory(m.ID); err == nil && n >= 0 {
+			all = append(all, Holding{m, uint64(n)})
+		}
+	}
+	slices.SortStableFunc(all, func(a, b Holding) int { return cmp.Compare(b.Bytes, a.Bytes) })
+	return all
 }
 
 // Memory is what the living members of a leaf hold together, in bytes, and of how many

@@ -84,7 +84,7 @@ func (j *Lineage) freeze(ctx context.Context, leaf string) (bool, *Picture, erro
 func onlyDenied(j *Lineage, alive []*Member) bool {
 	some := false
 	for _, m := range alive {
-		if m.State != Running || m.Shield != "" || j.isStub(m) {
+		if m.State != Running || m.Shield != "" || j.isOwn(m) {
 			continue
 		}
 		if !j.denied[m.ID] {
@@ -134,7 +134,7 @@ func (j *Lineage) Frozen(ctx context.Context, leaf string) (bool, error) {
 	}
 	stopped := 0
 	for _, m := range p.Alive(leaf) {
-		if m.State == Running && m.Shield == "" && !j.isStub(m) {
+		if m.State == Running && m.Shield == "" && !j.isOwn(m) {
 			return false, nil
 		}
 		stopped++

@@ -44,6 +44,9 @@ type Options struct {
 	// or another leaf than the one that is looked at, "" for all: it is no member, and what it
 	// started is none for being its child.
 	Helper func(p *Proc, leaf string) bool
+	// Last says of a member of a job that it is one of the tracker's own, which keeps others of it:
+	// it is not signalled before all of them are gone, and then given a moment to end by itself.
+	Last func(p *Proc) bool
 	// Reaper says that the caller is the one to whom the session's orphans are given.
 	Reaper bool
 	// FreezeFor bounds the search for a standstill before a kill (5 s), KillFor the time
@@ -194,7 +197,7 @@ func (j *Lineage) Signal(ctx context.Context, leaf string, sig syscall.Signal) (
 	n := 0
 	var failed error
 	for _, m := range topDown(p.Alive(leaf)) {
-		if m.Shield != "" || j.isStub(m) {
+		if m.Shield != "" || j.isOwn(m) {
 			continue
 		}
 		err := j.t.Signal(m.ID, sig)
@@ -208,6 +211,11 @@ func (j *Lineage) Signal(ctx context.Context, leaf string, sig syscall.Signal) (
 	return n, failed
 }
 
+// isOwn says of a member of a job that it is the stub, or one of [Options.Last].
+func (j *Lineage) isOwn(m *Member) bool {
+	return j.isStub(m) || j.l.Mode == Job && j.o.Last != nil && j.o.Last(&m.Proc)
+}
+
 func (j *Lineage) isStub(m *Member) bool { return j.l.Stub.proven() && j.l.Stub.Same(m.ID) }
 
 // gone says that there is no such process any more.
@@ -216,7 +224,7 @@ func gone(err error) bool { return errors.Is(err, proc.ErrGone) || errors.Is(err
 // reach are the members that can be signalled, and are not ours to keep.
 func (j *Lineage) reach(ms []*Member) []*Member {
 	return slices.DeleteFunc(slices.Clone(ms), func(m *Member) bool {
-		return m.Shield != "" || j.isStub(m) || j.denied[m.ID]
+		return m.Shield != "" || j.isOwn(m) || j.denied[m.ID]
 	})
 }
 

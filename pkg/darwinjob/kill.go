@@ -145,7 +145,9 @@ func (k *kill) send(ctx context.Context, p *Picture) (nobody bool) {
 	}
 	met, settled := k.j.chase(ctx, k.leaf, syscall.SIGKILL)
 	for _, m := range met {
-		k.seen[m.ID] = m
+		if !k.j.isOwn(m) {
+			k.seen[m.ID] = m
+		}
 	}
 	return len(shown) == 0 && len(met) == 0 && settled
 }
@@ -153,7 +155,7 @@ func (k *kill) send(ctx context.Context, p *Picture) (nobody bool) {
 func (k *kill) note(p *Picture) {
 	k.r.Readings++
 	for _, m := range p.Alive(k.leaf) {
-		if !k.j.isStub(m) {
+		if !k.j.isOwn(m) {
 			k.seen[m.ID] = m
 		}
 	}
@@ -192,7 +194,7 @@ func (k *kill) verify(ctx context.Context) error {
 	switch {
 	case k.clean >= 2:
 		k.phase = done
-		if !slices.ContainsFunc(p.Alive(k.leaf), func(m *Member) bool { return !k.j.isStub(m) }) {
+		if !slices.ContainsFunc(p.Alive(k.leaf), func(m *Member) bool { return !k.j.isOwn(m) }) {
 			k.phase, k.r.Empty = unstub, true
 		}
 	case k.j.t.Clock() >= k.end && k.looks >= leastLooks && k.clean == 0 || ctx.Err() != nil:
@@ -211,41 +213,60 @@ func (k *kill) counted(p *Picture) bool {
 	if k.j.l.Mode != Job || k.leaf != "" || p.Snapshot.Coalitions == nil {
 		return true
 	}
-	accounted := 0 // our stub, and whom we may not end
-	for _, m := range p.Alive("") {
-		if m.Coalition == k.j.l.Coalition {
-			accounted++
-		}
-	}
-	return p.Snapshot.Coalitions[k.j.l.Coalition] <= accounted
+	return p.Snapshot.Coalitions[k.j.l.Coalition] <= p.Snapshot.inCoalition(k.j.l.Coalition)
 }
 
-// endStub ends our own process in a job, when all others are gone.
+// inCoalition counts who is alive in a coalition by the listing. When none of them is left to
+// be ended, they are our own, those whom we may not end, and what was kept in other sessions.
+func (s *Snapshot) inCoalition(id uint64) (n int) {
+	for i := range s.Procs {
+		if p := &s.Procs[i]; p.Coalition == id && p.alive() {
+			n++
+		}
+	}
+	return n
+}
+
+// lastWords is how long those of [Options.Last] may take to end by themselves: they have
+// somebody's end to tell.
+const lastWords = time.Second
+
+// endStub ends our own processes in a job, when all others are gone, and the stub after the
+// rest of them.
 func (k *kill) endStub(ctx context.Context) error {
 	k.phase = done
-	if k.leaf != "" || !k.j.l.Stub.proven() {
+	if k.leaf != "" || k.j.l.Mode != Job {
 		return nil
 	}
+	began := k.j.t.Clock()
 	for {
 		p, err := k.j.look(ctx, k.leaf, false)
 		if err != nil {
 			return err
 		}
 		k.r.Readings++
-		i := slices.IndexFunc(p.Alive(""), k.j.isStub)
-		if i < 0 {
+		own := slices.DeleteFunc(p.Alive(""), func(m *Member) bool { return m.Shield != "" || !k.j.isOwn(m) }) // shielded: we are it
+		if len(own) == 0 {
 			return nil
 		}
-		stub := p.Alive("")[i]
-		if stub.Shield != "" {
-			return nil // we are it
-		}
-		if k.j.t.Clock() >= k.end+k.j.o.KillFor || ctx.Err() != nil {
-			k.seen[stub.ID], k.last, k.r.Empty = stub, p, false
+		now := k.j.t.Clock()
+		if now >= k.end+k.j.o.KillFor+lastWords || ctx.Err() != nil {
+			for _, m := range own {
+				k.seen[m.ID] = m
+			}
+			k.last, k.r.Empty = p, false
 			return nil
 		}
-		k.j.send(stub, syscall.SIGKILL)
-		k.j.t.Wait(ctx, []ID{stub.ID}, k.j.o.Settle)
+		rest := slices.DeleteFunc(slices.Clone(own), k.j.isStub)
+		switch {
+		case len(rest) == 0:
+			k.j.send(own[0], syscall.SIGKILL)
+		case now-began >= lastWords:
+			for _, m := range rest {
+				k.j.send(m, syscall.SIGKILL)
+			}
+		}
+		k.j.t.Wait(ctx, ids(own), k.j.o.Settle)
 	}
 }
 

@@ -208,6 +208,9 @@ func (l *Ledger) Merge(o *Ledger) error {
 			l.Away = append(l.Away, id)
 		}
 	}
+	if l.Mode != Job && o.Mode == Job {
+		l.Mode, l.Coalition, l.Stub = Job, o.Coalition, o.Stub
+	}
 	for _, c := range o.Coalitions {
 		if !slices.Contains(l.Coalitions, c) {
 			l.Coalitions = append(l.Coalitions, c)

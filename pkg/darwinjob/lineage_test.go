@@ -260,6 +260,60 @@ func TestCountOfCoalition(t *testing.T) {
 	}
 }
 
+// Those of ours that keep others of the job are left in peace until all others are gone, then
+// end by themselves or are ended, and the stub after them.
+func TestLastOfJob(t *testing.T) {
+	w := newWorld(rand.New(rand.NewPCG(1, 2)), eras[2], true)
+	keeper := w.fork(w.stub)
+	table, l := w.open()
+	watch := &ordered{simTable: table}
+	j := New(watch, l, Options{Last: func(p *Proc) bool { return p.PID == keeper.PID }})
+	r, err := j.Kill(context.Background(), "")
+	if err != nil || !r.Empty || w.at(w.stub.ID) != nil || w.at(keeper.ID) != nil {
+		t.Fatalf("%v, %v: the stub %v, the keeper %v", r, err, w.at(w.stub.ID), w.at(keeper.ID))
+	}
+	n := len(watch.sent)
+	if n < 3 || watch.sent[n-1] != w.stub.PID || watch.sent[n-2] != keeper.PID || slices.Index(watch.sent, keeper.PID) != n-2 {
+		t.Errorf("signals went to %v; want the keeper (%d) once, last but one, then the stub (%d)", watch.sent, keeper.PID, w.stub.PID)
+	}
+	if slices.ContainsFunc(r.Ended, func(m *Member) bool { return m.PID == keeper.PID || m.PID == w.stub.PID }) {
+		t.Errorf("our own are told as ended: %v", r.Ended)
+	}
+}
+
+// Who cannot be asked what he holds is left out, the others come by size.
+func TestHoldings(t *testing.T) {
+	member := func(pid int) *Member { return &Member{Proc: Proc{ID: ID{PID: pid}}} }
+	all := Holdings(holders{2: 5, 3: 50, 5: 7}, []*Member{member(2), member(3), member(4), member(5)})
+	var pids []int
+	for _, h := range all {
+		pids = append(pids, h.PID)
+	}
+	if !slices.Equal(pids, []int{3, 5, 2}) || all[0].Bytes != 50 {
+		t.Errorf("%v", pids)
+	}
+}
+
+type holders map[int]int64
+
+func (h holders) Memory(id ID) (int64, error) {
+	if n, ok := h[id.PID]; ok {
+		return n, nil
+	}
+	return 0, syscall.EPERM
+}
+
+// ordered is a table that remembers who was signalled.
+type ordered struct {
+	*simTable
+	sent []int
+}
+
+func (o *ordered) Signal(id ID, sig syscall.Signal) error {
+	o.sent = append(o.sent, id.PID)
+	return o.simTable.Signal(id, sig)
+}
+
 // counting is a table whose coalition has more tasks than are listed.
 type counting struct {
 	*simTable

@@ -5,6 +5,10 @@ package darwinjob
 func (l *Ledger) Part(leaf, session, as string) *Ledger {
 	p := l.Clone()
 	p.Nodes, p.Reapers, p.Away = nil, nil, nil
+	if p.Mode == Job { // it stays in the coalition, which remains the other session's
+		p.Mode, p.Coalitions = Direct, append(p.Coalitions, p.Coalition)
+		p.Coalition, p.Stub = 0, ID{}
+	}
 	for _, n := range l.Nodes {
 		if n.Leaf == leaf {
 			c := *n
@@ -76,7 +80,7 @@ func (j *Lineage) Ledger() *Ledger {
 // what it knows of a process counts for more.
 func (l *Ledger) Include(o *Ledger, name func(leaf string) string) error {
 	c := o.Clone()
-	c.Away = nil
+	c.Away, c.Mode = nil, Direct // whose coalition it is in is ours to know
 	for _, n := range c.Nodes {
 		n.Leaf = name(n.Leaf)
 	}

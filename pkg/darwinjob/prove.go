@@ -26,6 +26,10 @@ func (c *claim) add(e Evidence, score int, leaf string, depth int, sealed bool) 
 	c.sealed = c.sealed || sealed && score == hardScore
 }
 
+// unknownDepth is of who is in the job's coalition and shows no ancestor: it is somewhere below
+// the stub. Another session that knows its root, because it was kept in that, is nearer to it.
+const unknownDepth = 1 << 20
+
 // prove collects the hard evidence for a process: facts/darwin.md §7, H1 and H3 to H6
 // (H2, the same identity, is seed's).
 func (v *View) prove(p *Proc) (c claim) {
@@ -34,7 +38,7 @@ func (v *View) prove(p *Proc) (c claim) {
 		return c
 	}
 	if l.Mode == Job && l.Coalition != 0 && p.Coalition == l.Coalition {
-		c.add(ByCoalition, hardScore, "", 1, false) // also our stub, which is older than the first root
+		c.add(ByCoalition, hardScore, "", unknownDepth, false) // also our stub, which is older than the first root
 	}
 	if v.tooOld(p) {
 		return c

@@ -138,6 +138,66 @@ func TestJobMode(t *testing.T) {
 	}
 }
 
+// The coalition says that one is of the session, not of which leaf: what ancestry tells counts.
+func TestJobLeaf(t *testing.T) {
+	l := openMac(t)
+	l.Mode, l.Coalition = Job, 77
+	in := func(p Proc) Proc { p.Coalition = 77; return p }
+	v, err := l.Observe(mac(in(root), in(at(101, 201, 100, Proc{ParentUnique: 100, SID: 100})), in(at(200, 300, 1, Proc{ParentUnique: 1, SID: 200}))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for pid, leaf := range map[int]string{100: "task-1", 101: "task-1", 200: ""} {
+		if m := v.in[pid]; m == nil || m.Leaf != leaf {
+			t.Errorf("pid %d: %+v, want a member in leaf %q", pid, m, leaf)
+		}
+	}
+}
+
+// What was kept in another session stays in the coalition, and is the other's: not ended with the
+// job, and no reason to say that the job is not empty.
+func TestJobKept(t *testing.T) {
+	l := openMac(t)
+	l.Mode, l.Coalition = Job, 77
+	l.Coalitions = nil
+	kept := l.Part("task-1", "k", "task-3")
+	if kept.Mode != Direct || kept.Coalition != 0 || !slices.Contains(kept.Coalitions, 77) {
+		t.Fatalf("what was given away: %+v", kept)
+	}
+	job := NewLedger("s", mac())
+	job.Mode, job.Coalition = Job, 77
+	in := func(p Proc) Proc { p.Coalition = 77; return p }
+	s := mac(in(root), in(at(101, 201, 100, Proc{ParentUnique: 100, SID: 100})), in(at(200, 300, 1, Proc{ParentUnique: 1, SID: 200})))
+	v, err := job.Observe(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if unclear := v.yield([]*Ledger{kept}); len(unclear) > 0 || len(v.Members) != 1 || v.Members[0].PID != 200 {
+		t.Errorf("of the job: %+v; unclear: %+v; want pid 200 alone", v.Members, unclear)
+	}
+	v, err = kept.Observe(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if unclear := v.yield([]*Ledger{job}); len(unclear) > 0 || len(v.Members) != 2 || v.in[100] == nil || v.in[101] == nil {
+		t.Errorf("kept: %+v; unclear: %+v; want 100 and 101", v.Members, unclear)
+	}
+}
+
+// A ledger that a stub has written makes the session's a job's; one of a session inside does not.
+func TestJobMerge(t *testing.T) {
+	stub := NewLedger("s", mac())
+	stub.Mode, stub.Coalition, stub.Stub = Job, 77, ID{PID: 50, Start: 50, Unique: 50}
+	l := NewLedger("s", mac())
+	if err := l.Merge(stub); err != nil || l.Mode != Job || l.Coalition != 77 || l.Stub != stub.Stub {
+		t.Errorf("%+v, %v", l, err)
+	}
+	around := NewLedger("r", mac())
+	if err := around.Include(stub, func(leaf string) string { return leaf }); err != nil || around.Mode != Direct {
+		t.Errorf("of the session around it: %+v, %v", around, err)
+	}
+}
+
 // Ourselves and those we descend from are never signalled, also as members.
 func TestShields(t *testing.T) {
 	inside := mac(root, at(110, 110, 100, Proc{ParentUnique: 100, SID: 100, PGID: 110}), at(111, 111, 110, Proc{ParentUnique: 110, SID: 100, PGID: 110}),

@@ -62,6 +62,7 @@ func (l *Ledger) Observe(s *Snapshot) (*View, error) {
 	v := newView(l, s)
 	v.seed()
 	v.spread()
+	v.sweepJob()
 	v.record()
 	return v, nil
 }
@@ -122,11 +123,6 @@ func (v *View) seed() {
 			v.join(p, claim{score: n.Score, evidence: []Evidence{ByIdentity}, leaf: n.Leaf, depth: n.Depth, sealed: n.Sealed, node: n})
 		}
 	}
-	if v.l.Mode == Job && v.l.Coalition != 0 {
-		for i := range v.Snapshot.Procs {
-			v.try(&v.Snapshot.Procs[i])
-		}
-	}
 	for _, r := range v.l.Reapers {
 		v.tryAll(v.by.parent[r.PID])
 	}
@@ -139,6 +135,18 @@ func (v *View) seed() {
 	for n := range v.l.Groups {
 		v.tryAll(v.by.pgid[n])
 	}
+}
+
+// sweepJob takes in whoever else is in the job's coalition: after those whose ancestry shows
+// which leaf they are of, which the coalition does not.
+func (v *View) sweepJob() {
+	if v.l.Mode != Job || v.l.Coalition == 0 {
+		return
+	}
+	for i := range v.Snapshot.Procs {
+		v.try(&v.Snapshot.Procs[i])
+	}
+	v.spread()
 }
 
 // spread follows all links from new members until there are none.

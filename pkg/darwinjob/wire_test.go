@@ -150,6 +150,29 @@ type (
 	}
 )
 
+// Amounts of memory are read in the sizes that kernels answer in.
+func TestMemoryAnswers(t *testing.T) {
+	b := make([]byte, 32)
+	le.PutUint64(b, 3<<30)
+	le.PutUint64(b[8:], 1<<30)
+	le.PutUint64(b[16:], 2<<30)
+	if n, err := parseSwapUsage(b); n != 2<<30 || err != nil {
+		t.Errorf("swap: %d, %v", n, err)
+	}
+	if _, err := parseSwapUsage(b[:16]); err == nil {
+		t.Error("swap: a short answer is read")
+	}
+	for _, c := range []struct {
+		b    []byte
+		want uint64
+		ok   bool
+	}{{[]byte{1, 2, 0, 0}, 513, true}, {[]byte{1, 0, 0, 0, 1, 0, 0, 0}, 1<<32 + 1, true}, {nil, 0, false}, {[]byte{1}, 0, false}} {
+		if n, err := parseCount(c.b); n != c.want || (err == nil) != c.ok {
+			t.Errorf("%v: %d, %v", c.b, n, err)
+		}
+	}
+}
+
 func TestLayouts(t *testing.T) {
 	var k cKinfo
 	var u cUniq

@@ -50,6 +50,10 @@
 // cache, socket buffers and what the kernel holds are not known then. A limit of the v1
 // group that the guard itself is charged to counts as one around all sessions.
 //
+// On macOS the processes of a session are added up by phys_footprint, which the system's own
+// monitors show, and the host is judged by the kernel's own scale (see memlimit.Mac), asked once a
+// second. Nothing is done there at a warning of the host's: from critical on, as elsewhere.
+//
 // It does not watch what it cannot see: an owner in another pid namespace is left to
 // whoever is there. On other systems than Linux it looks once a second.
 package guard

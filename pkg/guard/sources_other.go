@@ -3,11 +3,11 @@
 package guard
 
 import (
-	"github.com/sessionbox/sessionbox/pkg/internal/proc"
+	"github.com/sessionbox/sessionbox/pkg/darwinjob"
 	"github.com/sessionbox/sessionbox/pkg/session"
 )
 
-// newSource: on this system nobody measures yet what sessions hold.
-func newSource(func(id string) (session.Holding, error)) (source, error) {
-	return nil, proc.ErrUnsupported
+// newSource asks the kernel for its own level, and processes for what they hold.
+func newSource(holding func(id string) (session.Holding, error)) (source, error) {
+	return newPolled(holding, darwinjob.HostPressure)
 }

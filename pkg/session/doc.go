@@ -30,7 +30,9 @@
 // ([store.KindLineage]): nothing that the kernel keeps, but the ancestry of the processes,
 // recorded by a keeper of each task (package keeper). [BoxInfo].Containment says so, and
 // Receipt.Suspects names what was left alone. Close then returns nil when two readings of all
-// processes in a row found none of it. [OpenOptions].RequireKernel refuses it.
+// processes in a row found none of it. [OpenOptions].RequireKernel refuses it. On macOS it can be
+// a launchd job ([LineageJob]): then the coalition of that, which nothing forked in it leaves, has to
+// be empty as well.
 //
 // What it does not: a process that another user's or the system's daemon starts
 // on request (docker run, systemd-run, at) was never in the box. Those that

@@ -12,6 +12,9 @@ import (
 // Doctor says what this machine has of what sessionbox can use.
 func (m *Manager) Doctor(ctx context.Context) []Check {
 	checks := []Check{lineageBoxCheck(ctx)}
+	if m.launchd != nil {
+		checks = append(checks, m.jobCheck(ctx))
+	}
 	c := Check{Name: "helper", Status: CheckOK}
 	h, err := m.helper()
 	if err == nil {

@@ -140,6 +140,9 @@ func (b *lineageBox) Remove(ctx context.Context) error {
 			_ = b.table.Signal(id, syscall.SIGKILL)
 		}
 	}
+	if err := b.endJob(ctx); err != nil {
+		return err
+	}
 	parts, _ := b.m.store.Lineage(b.rec.ID)
 	for part := range parts {
 		if err := b.m.store.RemoveLineage(b.rec.ID, part); err != nil {

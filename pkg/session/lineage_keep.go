@@ -22,6 +22,9 @@ const partAway = "away-"
 // Enter takes the calling process into a leaf, before it execs in place. It has no keeper
 // above it, only a watcher beside it.
 func (b *lineageBox) Enter(_ context.Context, leaf string) error {
+	if err := b.notIntoJob(); err != nil {
+		return err
+	}
 	self, err := b.table.Lookup(os.Getpid())
 	if err != nil {
 		return err
@@ -31,6 +34,9 @@ func (b *lineageBox) Enter(_ context.Context, leaf string) error {
 
 // Move takes in a process that runs already. Whose it was has to let go of it, see giveAway.
 func (b *lineageBox) Move(_ context.Context, leaf string, pid int) error {
+	if err := b.notIntoJob(); err != nil {
+		return err
+	}
 	p, err := b.table.Lookup(pid)
 	if err != nil {
 		return err

@@ -140,6 +140,13 @@ func (b *lineageBox) keptBy(l *darwinjob.Ledger, id string) {
 		if err != nil {
 			continue
 		}
+		if b.inJob() && p.Coalition != 0 { // all keepers are in it, by way of the stub or as it itself
+			l.Mode, l.Coalition = darwinjob.Job, p.Coalition
+		}
+		if keeper.IsStub(proc.Args(k.pid)) {
+			l.Stub = p.ID
+			continue
+		}
 		l.Reapers = append(l.Reapers, darwinjob.Reaper{ID: p.ID, Leaf: k.leaf})
 		if l.Since == (darwinjob.ID{}) || p.Start < l.Since.Start {
 			l.Since = p.ID

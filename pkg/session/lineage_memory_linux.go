@@ -26,6 +26,3 @@ func (b *lineageBox) memory(p *darwinjob.Picture, leaf string) uint64 {
 	memlimit.FillProcesses(&s, all)
 	return s.Hard + s.Swap
 }
-
-// sumsWatched says whether a guard watches what the processes of a session hold together.
-const sumsWatched = true

@@ -3,25 +3,26 @@
 package session
 
 import (
+	"slices"
+
 	"github.com/sessionbox/sessionbox/pkg/darwinjob"
 	"github.com/sessionbox/sessionbox/pkg/memlimit"
 )
 
-// sumsWatched says whether a guard watches what the processes of a session hold together.
-const sumsWatched = false
-
-// holding is only asked for where that is watched.
-func (b *lineageBox) holding(*darwinjob.Picture, string) []memlimit.Process { return nil }
+// holding is what each member of a leaf holds but our own helpers, by phys_footprint: that counts
+// what is compressed, or in swap, too, and what is shared with whoever made it alone.
+func (b *lineageBox) holding(p *darwinjob.Picture, leaf string) []memlimit.Process {
+	members := slices.DeleteFunc(p.Alive(leaf), func(m *darwinjob.Member) bool { return oursByArgs(m.PID) })
+	all := []memlimit.Process{}
+	for _, h := range darwinjob.Holdings(b.table, members) {
+		all = append(all, memlimit.Process{PID: h.PID, Start: h.Start, Comm: h.Comm, Leaf: h.Leaf, Anon: h.Bytes, Exact: true})
+	}
+	return all
+}
 
 // memory adds up what the members of a leaf hold.
-func (b *lineageBox) memory(p *darwinjob.Picture, leaf string) (sum uint64) {
-	for _, m := range p.Alive(leaf) {
-		if oursByArgs(m.PID) {
-			continue
-		}
-		if n, err := b.table.Memory(m.ID); err == nil {
-			sum += uint64(n)
-		}
-	}
-	return sum
+func (b *lineageBox) memory(p *darwinjob.Picture, leaf string) uint64 {
+	var s memlimit.Sample
+	memlimit.FillProcesses(&s, b.holding(p, leaf))
+	return s.Hard
 }

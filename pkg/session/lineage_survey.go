@@ -25,7 +25,7 @@ type survey struct {
 }
 
 func newSurvey(m *Manager) (*survey, error) {
-	table, err := darwinjob.System()
+	table, err := m.table()
 	if err != nil {
 		return nil, err
 	}
@@ -91,7 +91,7 @@ func (s *survey) readLedgers() []*darwinjob.Ledger {
 		if recs[i].Kind != store.KindLineage {
 			continue
 		}
-		b := &lineageBox{m: s.m, rec: recs[i], survey: s}
+		b := &lineageBox{m: s.m, rec: recs[i], table: s.table, survey: s}
 		l, err := b.readLedger()
 		if err != nil {
 			continue

@@ -39,7 +39,7 @@ func (b *lineageBox) ledgerOf(id string) (*darwinjob.Ledger, error) {
 	if err != nil {
 		return nil, err
 	}
-	return (&lineageBox{m: b.m, rec: rec, survey: b.survey}).ledger()
+	return (&lineageBox{m: b.m, rec: rec, table: b.table, survey: b.survey}).ledger()
 }
 
 func (b *lineageBox) readLedger() (l *darwinjob.Ledger, err error) {
@@ -94,7 +94,7 @@ func (b *lineageBox) job(rivals bool) (*darwinjob.Lineage, error) {
 			b.m.log.Debug("read the lineage of a session inside", "session", n.id, "err", err)
 		}
 	}
-	o := darwinjob.Options{Inside: true, Helper: b.others()}
+	o := darwinjob.Options{Inside: true, Helper: b.others(), Last: b.keepsHere}
 	if rivals {
 		o.Rivals = b.survey.ledgers
 	}
@@ -310,6 +310,9 @@ func (m *Manager) ownSession() []string {
 				nearest, in = at, l.Session
 			}
 		}
+	}
+	if in == "" && len(own) == 0 { // an orphan may have no keeper above it, and be in a job
+		in = jobAround(all)
 	}
 	if in == "" || slices.Contains(own, in) {
 		return own

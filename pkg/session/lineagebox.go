@@ -145,7 +145,7 @@ func (b *lineageBox) Start(ctx context.Context, leaf string, cmd *exec.Cmd) erro
 		cmd.Env = os.Environ()
 	}
 	o := keeper.Order{Sessions: b.chain(), Leaf: leaf, Task: taskOfLeaf(leaf), Dirs: b.m.store.Dirs(), UID: b.rec.UID, Cookie: b.rec.Cookie,
-		Setsid: ownSid(cmd.SysProcAttr), Supervisor: self}
+		Setsid: ownSid(cmd.SysProcAttr), Supervisor: self, Job: b.jobDir()}
 	c, err := keeper.Start(ctx, helper, keeperEnv(&b.rec), cmd, o, tie)
 	if err != nil {
 		return err

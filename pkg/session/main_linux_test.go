@@ -21,6 +21,9 @@ func TestMain(m *testing.M) {
 	if code, done := session.Helper(os.Args); done {
 		os.Exit(code)
 	}
+	if len(os.Args) > 2 && os.Args[1] == "fake-launchd" {
+		os.Exit(fakeLaunchd(os.Args[2:]))
+	}
 	if len(os.Args) == 3 && os.Args[1] == "adopt-parent" {
 		os.Exit(adoptParent(os.Args[2]))
 	}

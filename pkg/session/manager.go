@@ -11,6 +11,8 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/sessionbox/sessionbox/pkg/darwinjob"
+	"github.com/sessionbox/sessionbox/pkg/internal/launchd"
 	"github.com/sessionbox/sessionbox/pkg/internal/proc"
 	"github.com/sessionbox/sessionbox/pkg/store"
 )
@@ -63,6 +65,10 @@ type Manager struct {
 	// keepers are those of lineage boxes that were found last: to find them the whole process
 	// table is read.
 	keepers about[[]keeperProc]
+	// launchd starts the jobs of sessions; nil: there is none on this system.
+	launchd *launchd.Control
+	// table opens the process table.
+	table func() (darwinjob.Table, error)
 	// stateErr says why there are no records, nil when there are.
 	stateErr error
 }
@@ -101,7 +107,8 @@ func New(cfg Config) (*Manager, error) {
 }
 
 func newManager(cfg Config) *Manager {
-	return &Manager{cfg: cfg, log: cfg.Log, boot: sync.OnceValues(proc.BootID), machine: sync.OnceValue(machineID)}
+	return &Manager{cfg: cfg, log: cfg.Log, boot: sync.OnceValues(proc.BootID), machine: sync.OnceValue(machineID),
+		launchd: systemLaunchd(), table: darwinjob.System}
 }
 
 func discard() *slog.Logger { return slog.New(slog.DiscardHandler) }

@@ -111,7 +111,9 @@ func (m *Manager) unrecorded(known map[string]store.Kind) []found {
 	return slices.DeleteFunc(m.findBoxes(known), func(f found) bool { _, have := known[f.rec.ID]; return have })
 }
 
-func isUnitLeft(err error) bool { return errors.Is(err, scope.ErrUnitLeft) }
+func isUnitLeft(err error) bool {
+	return errors.Is(err, scope.ErrUnitLeft) || errors.Is(err, errJobLeft)
+}
 
 // machineID names this machine: records on a shared disk may be another's.
 func machineID() string {

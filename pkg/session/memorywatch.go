@@ -153,7 +153,6 @@ func memoryWatch(rec *store.Session, tasks []store.Task) MemoryWatch {
 	if rec.Kind == store.KindLineage {
 		w.Lineage = rec.ID
 		w.Steps &^= memlimit.MayBrake | memlimit.MayHibernate // there is nothing to write to
-		w.Policy = w.Policy && sumsWatched
 	}
 	return w
 }

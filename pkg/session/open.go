@@ -25,6 +25,11 @@ type OpenOptions struct {
 	Labels map[string]string
 	// Kind of box; "" is the best this machine has.
 	Kind store.Kind
+	// LineageMode is how a lineage box holds, on macOS: [LineageDirect], [LineageJob], or "" for
+	// the latter where it can be had and nobody is at a terminal, see Detached.
+	LineageMode LineageMode
+	// Detached says that the session is not for somebody at a terminal.
+	Detached bool
 	// RequireKernel refuses a box that the kernel does not enforce.
 	RequireKernel bool
 	// Limits are the ceilings of the whole session.
@@ -105,13 +110,18 @@ func (m *Manager) Open(ctx context.Context, o OpenOptions) (*Session, error) {
 			return nil, err
 		}
 	}
-	at := place{kernel: o.RequireKernel}
+	at := place{kernel: o.RequireKernel, job: wantsJob(&o)}
 	if own := m.ownSession(); len(own) > 0 && !o.NoParent {
 		if p, err := m.store.Get(own[len(own)-1]); err == nil && p.State != store.StateOpen {
 			return nil, &Error{Kind: ErrClosed, Session: p.ID, Text: "the session around this one is being closed"}
 		}
 		at.parents = own
 		rec.Parent = own[len(own)-1]
+		if o.LineageMode == LineageJob {
+			return nil, &Error{Kind: ErrUsage, Session: rec.Parent, Text: "a session inside another is held by that one's box, and has no job of its own",
+				Hint: "give no --lineage-mode, or --no-parent"}
+		}
+		at.job = noJob
 		around := m.kindOf(rec.Parent)
 		switch {
 		case rec.Kind == "":
@@ -139,6 +149,8 @@ type place struct {
 	base string
 	// kernel: only a box that the kernel enforces will do.
 	kernel bool
+	// job is whether a lineage box is to be a launchd job.
+	job jobWish
 }
 
 // build makes the box of a session whose record was claimed.
@@ -152,14 +164,16 @@ func (m *Manager) build(ctx context.Context, rec store.Session, at place, ag agg
 		m.abandon(&rec)
 		return nil, err
 	}
+	if b, ok := box.(*lineageBox); ok {
+		if err := b.enterJob(ctx, &rec, at.job); err != nil {
+			m.undo(ctx, &rec, box)
+			return nil, err
+		}
+	}
 	rec.Mark = mark(box.Mark(true))
 	s := &Session{m: m, rec: rec, box: box}
 	if err := s.publish(); err != nil {
-		clean, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
-		defer cancel()
-		box.Remove(clean)
-		box.Close()
-		m.abandon(&rec)
+		m.undo(ctx, &rec, box)
 		return nil, err
 	}
 	want, _ := memlimit.FromOCI(rec.Limits) // it was made by OCI()
@@ -169,6 +183,25 @@ func (m *Manager) build(ctx context.Context, rec store.Session, at place, ag agg
 	m.wantGuard(ctx, &s.rec)
 	return s, nil
 }
+
+// undo takes back a box that was made for nothing.
+func (m *Manager) undo(ctx context.Context, rec *store.Session, box Box) {
+	clean, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTime)
+	defer cancel()
+	if b, ok := box.(*lineageBox); ok && b.inJob() {
+		if err := b.Kill(clean, ""); err != nil {
+			m.log.Warn("end a job that was started for nothing", "id", rec.ID, "err", err)
+		}
+	}
+	if err := box.Remove(clean); err != nil {
+		m.log.Warn("remove a box that was made for nothing", "id", rec.ID, "err", err)
+	}
+	box.Close()
+	m.abandon(rec)
+}
+
+// undoTime bounds that.
+const undoTime = 10 * time.Second
 
 // newRecord checks the options and fills in what the config says.
 func (m *Manager) newRecord(o *OpenOptions) (store.Session, aggregate, error) {
@@ -194,6 +227,9 @@ func (m *Manager) newRecord(o *OpenOptions) (store.Session, aggregate, error) {
 	}
 	if kind == "auto" {
 		kind = ""
+	}
+	if err := m.checkMode(o.LineageMode, kind); err != nil {
+		return store.Session{}, aggregate{}, err
 	}
 	if kind == store.KindLineage && o.RequireKernel {
 		return store.Session{}, aggregate{}, &Error{Kind: ErrUsage, Text: "the kernel does not enforce the lineage box",

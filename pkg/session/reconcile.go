@@ -96,6 +96,7 @@ func (m *Manager) sweepStore(ctx context.Context) {
 	if err := m.store.Sweep(wait); err != nil {
 		m.log.Debug("sweep the records", "err", err)
 	}
+	m.sweepJobs(ctx)
 }
 
 // chosen gives the sessions to look at, as they are.

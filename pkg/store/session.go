@@ -111,14 +111,16 @@ type Session struct {
 	Machine string        `json:"machine,omitempty"` // /etc/machine-id, may be empty
 	UID     int           `json:"uid"`               // whose session it is
 
-	Kind  Kind   `json:"kind"`
-	Path  string `json:"path,omitempty"`  // cgroup path of the box
-	Inode uint64 `json:"inode,omitempty"` // of the box's cgroup directory
+	Kind Kind `json:"kind"`
+	// Lineage is how a lineage box holds: "direct", "job"; "" is the former.
+	Lineage string `json:"lineage_mode,omitempty"`
+	Path    string `json:"path,omitempty"`  // cgroup path of the box
+	Inode   uint64 `json:"inode,omitempty"` // of the box's cgroup directory
 	// Mount and MountInode are where the cgroup tree was seen: only who sees the
 	// same one can tell that the box is gone.
 	Mount      string `json:"mount,omitempty"`
 	MountInode uint64 `json:"mount_inode,omitempty"`
-	Unit       string `json:"unit,omitempty"`   // the systemd slice
+	Unit       string `json:"unit,omitempty"`   // the systemd slice, or the label of the launchd job
 	Parent     string `json:"parent,omitempty"` // id of the enclosing session
 	Cookie     string `json:"cookie,omitempty"` // see NewCookie
 

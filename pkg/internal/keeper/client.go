@@ -98,6 +98,9 @@ func Start(ctx context.Context, helper string, env []string, cmd *exec.Cmd, o Or
 	n := 3 + len(cmd.ExtraFiles)
 	cmd.Path = helper
 	cmd.Args = []string{"sessionbox", Arg, roleFront, strings.Join(o.Sessions, "-"), o.Leaf, strconv.Itoa(n)}
+	if o.Job != "" {
+		cmd.Args = append(cmd.Args, o.Job)
+	}
 	cmd.Env = env
 	cmd.ExtraFiles = append(append([]*os.File{}, before.ExtraFiles...), orderR, answerW, tied)
 	err = cmd.Start()

@@ -14,6 +14,8 @@
 //
 //	caller ── front ── keeper ── command ── …
 //
+// In a session that is a launchd job (macOS) the keeper is the stub's child instead, see stub.go.
+//
 // A command may be tied to its caller: when the caller dies without having said goodbye
 // ([Tie.Release]) all that the command started is ended.
 //

@@ -3,6 +3,7 @@ package keeper
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -19,12 +20,17 @@ import (
 
 // Main is front or keeper; args are what follows [Arg]. It gives the exit code.
 func Main(args []string, h Hooks) int {
-	want := 4
-	if len(args) > 0 && args[0] == roleWatcher {
-		want = 5
+	want := []int{4}
+	if len(args) > 0 {
+		switch args[0] {
+		case roleWatcher, roleStub:
+			want = []int{5}
+		case roleFront:
+			want = []int{4, 5}
+		}
 	}
-	if len(args) != want {
-		fmt.Fprintf(os.Stderr, "sessionbox: keeper: want ROLE SESSION LEAF N [STARTER], got %q\n", args)
+	if !slices.Contains(want, len(args)) {
+		fmt.Fprintf(os.Stderr, "sessionbox: keeper: want ROLE SESSION LEAF N [STARTER|PLACE], got %q\n", args)
 		return 125
 	}
 	n, err := strconv.Atoi(args[3])
@@ -40,6 +46,8 @@ func Main(args []string, h Hooks) int {
 		return detachWatcher(args)
 	case roleWatcher:
 		return watcher(args)
+	case roleStub:
+		return stub(args)
 	}
 	return 125
 }
@@ -70,17 +78,28 @@ func front(args []string, n int, h Hooks) int {
 	if err != nil {
 		return fail(err)
 	}
-	cmd := exec.Command(self)
-	cmd.Args = []string{"sessionbox", Arg, roleKeeper, args[1], args[2], args[3]}
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	cmd.ExtraFiles = append(slices.Clone(files), toFront)
-	if err := cmd.Start(); err != nil {
-		return fail(err)
+	f := &fronting{h: h, answer: answer, tie: tie}
+	argv := []string{Arg, roleKeeper, args[1], args[2], args[3]}
+	var terminal *relay
+	if inJob := len(args) > 4; inJob {
+		if terminal, err = hire(args[4], argv, files, toFront); err != nil {
+			return fail(err)
+		}
+		defer terminal.end()
+		noReaper = errors.ErrUnsupported // it is no child of ours
+	} else {
+		cmd := exec.Command(self, argv...)
+		cmd.Args[0] = "sessionbox"
+		cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+		cmd.ExtraFiles = append(slices.Clone(files), toFront)
+		if err := cmd.Start(); err != nil {
+			return fail(err)
+		}
+		f.keeper, f.shared = cmd.Process.Pid, sharesTerminal()
 	}
 	toFront.Close()
 	release(files, answer, tie)
 
-	f := &fronting{h: h, keeper: cmd.Process.Pid, answer: answer, tie: tie, shared: sharesTerminal()}
 	words := make(chan word)
 	go func() {
 		defer close(words)
@@ -97,14 +116,17 @@ func front(args []string, n int, h Hooks) int {
 	for {
 		select {
 		case sig := <-sigs:
+			if terminal != nil && sig == unix.SIGWINCH {
+				terminal.resize()
+				continue
+			}
 			f.pass(sig.(syscall.Signal))
 		case <-enough:
 			return code
 		case w, ok := <-words:
 			switch {
 			case !ok && ended:
-				// A zombie would stay of it where pid 1 collects none.
-				_, _ = unix.Wait4(f.keeper, nil, 0, nil)
+				f.reap() // a zombie would stay of it where pid 1 collects none
 				return code
 			case !ok:
 				// It has ended, and what it had started is ours now.
@@ -125,11 +147,19 @@ const keeperTime = time.Second
 // fronting is a front at work.
 type fronting struct {
 	h           Hooks
-	keeper      int
+	keeper      int // 0 if it is the stub's child
 	answer, tie *os.File
 	shared      bool // the terminal signals the command itself
 	command     darwinjob.ID
+	early       []syscall.Signal // that came before we were told who the command is
 	order       *Order
+}
+
+// reap collects a keeper that has ended.
+func (f *fronting) reap() {
+	if f.keeper != 0 {
+		_, _ = unix.Wait4(f.keeper, nil, 0, nil)
+	}
 }
 
 func (f *fronting) told(w word) (code int, done bool) {
@@ -140,6 +170,10 @@ func (f *fronting) told(w word) (code int, done bool) {
 		return 125, true
 	case w.PID != 0:
 		f.command, f.order = darwinjob.ID{PID: w.PID, Start: w.Start}, w.Order
+		for _, sig := range f.early {
+			f.pass(sig)
+		}
+		f.early = nil
 	case w.Freed && f.order != nil:
 		f.order.Tied = false
 	}
@@ -148,7 +182,11 @@ func (f *fronting) told(w word) (code int, done bool) {
 
 // pass hands a signal to the command, if it is still who it was.
 func (f *fronting) pass(sig syscall.Signal) {
-	if f.command.PID == 0 || f.shared && (sig == unix.SIGINT || sig == unix.SIGQUIT || sig == unix.SIGWINCH || sig == unix.SIGCONT) {
+	if f.command.PID == 0 {
+		f.early = append(f.early, sig)
+		return
+	}
+	if f.shared && (sig == unix.SIGINT || sig == unix.SIGQUIT || sig == unix.SIGWINCH || sig == unix.SIGCONT) {
 		return
 	}
 	if t, err := darwinjob.System(); err == nil {
@@ -160,7 +198,7 @@ func (f *fronting) pass(sig syscall.Signal) {
 
 // succeed goes on for a keeper that was killed, until the command has ended.
 func (f *fronting) succeed(reaper bool, sigs <-chan os.Signal) int {
-	_, _ = unix.Wait4(f.keeper, nil, 0, nil)
+	f.reap()
 	if f.order == nil {
 		return 125
 	}

@@ -43,17 +43,30 @@ type keeping struct {
 	job         *darwinjob.Lineage
 	reaper      bool
 	received    map[string]bool // parts that a watcher has taken up
+	saving      sync.Mutex      // held while the leaf is written down, and taken off
+	left        bool            // it was taken off, for good
 	command     int             // its pid
 	self        string          // see comm
 	gone        bool
 	stays       bool // the front was told that something is left
 	ended       chan syscall.WaitStatus
+	terminal    *int // the command's descriptor that is to be its controlling terminal, in a job
 }
 
 // keep is the keeper's main.
 func keep(n int, h Hooks) int {
 	ignoreSignals()
-	files := inherited(n + fdFront)
+	var place *around
+	last := n + fdFront
+	if s := os.Getenv(envAround); s != "" {
+		if err := json.Unmarshal([]byte(s), &place); err != nil {
+			return 125
+		}
+		if place.HasDir {
+			last++
+		}
+	}
+	files := inherited(last)
 	in, answer, tie, front := files[n+fdOrder-3], files[n+fdAnswer-3], files[n+fdTie-3], files[n+fdFront-3]
 	k := &keeping{h: h, answer: answer, tie: tie, front: front, ended: make(chan syscall.WaitStatus, 1)}
 	if err := json.NewDecoder(in).Decode(&k.o); err != nil {
@@ -61,6 +74,11 @@ func keep(n int, h Hooks) int {
 	}
 	if len(k.o.Sessions) == 0 {
 		return k.refuse(errors.New("no session named"))
+	}
+	if place != nil {
+		if err := k.settle(place, files); err != nil {
+			return k.refuse(err)
+		}
 	}
 	if err := k.begin(); err != nil {
 		return k.refuse(err)
@@ -79,6 +97,17 @@ func keep(n int, h Hooks) int {
 	_, _ = unix.Setsid() // fails for the leader of a group, which we are not
 	k.run()
 	return 0
+}
+
+// settle takes the place of a keeper in a job, whose command has a session of its own at any rate.
+func (k *keeping) settle(place *around, files []*os.File) error {
+	k.o.Setsid, k.terminal = true, place.Terminal
+	if !place.HasDir {
+		return place.settle(nil)
+	}
+	dir := files[len(files)-1]
+	defer dir.Close()
+	return place.settle(dir)
 }
 
 // ignoreSignals has us end with what we keep. They are caught and not ignored: what is ignored
@@ -131,10 +160,17 @@ func (k *keeping) begin() error {
 	}
 	l := darwinjob.NewLedger(k.o.ID(), here)
 	l.Cookie, l.Within = k.o.Cookie, k.o.Sessions[:len(k.o.Sessions)-1]
-	if self, err := darwinjob.BecomeReaper(); err == nil {
-		k.reaper = true
-		l.Reapers = []darwinjob.Reaper{{ID: self, Leaf: k.o.Leaf}}
+	self, err := darwinjob.BecomeReaper()
+	if k.reaper = err == nil; !k.reaper {
+		// No orphans come to us, but whoever is our child is of the leaf, and who closes the
+		// session waits for us.
+		p, err := table.Lookup(os.Getpid())
+		if err != nil {
+			return err
+		}
+		self = p.ID
 	}
+	l.Reapers = []darwinjob.Reaper{{ID: self, Leaf: k.o.Leaf}}
 	k.job = darwinjob.New(table, l, darwinjob.Options{Changed: k.save, Helper: k.others, Reaper: k.reaper})
 	return k.save(l)
 }
@@ -170,6 +206,9 @@ func (k *keeping) resume() error {
 func (k *keeping) start(files []*os.File) error {
 	cmd := &exec.Cmd{Path: k.o.Path, Args: k.o.Args, Env: k.o.Env, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
 		ExtraFiles: files, SysProcAttr: &syscall.SysProcAttr{Setsid: k.o.Setsid}}
+	if k.terminal != nil {
+		cmd.SysProcAttr.Setctty, cmd.SysProcAttr.Ctty = true, *k.terminal
+	}
 	var id darwinjob.ID
 	if k.reaper {
 		if err := cmd.Start(); err != nil {
@@ -336,5 +375,8 @@ func (k *keeping) leave() {
 	if !k.gone {
 		return
 	}
+	k.saving.Lock()
+	defer k.saving.Unlock()
+	k.left = true
 	_ = k.st.RemoveLineage(k.id(), k.leaf()) // a closed session has none
 }

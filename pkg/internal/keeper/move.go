@@ -124,6 +124,11 @@ func (k *keeping) adopt(to Moved) (from string, done bool) {
 
 // save writes the ledger down where the leaf is now.
 func (k *keeping) save(l *darwinjob.Ledger) error {
+	k.saving.Lock()
+	defer k.saving.Unlock()
+	if k.left { // who watches or kills beside has seen somebody before he ended
+		return nil
+	}
 	if to, ok := k.moved(); ok {
 		if from, done := k.adopt(to); done {
 			l.Rename(k.id(), from, to.Leaf)

@@ -39,6 +39,8 @@ type Order struct {
 	Setsid bool
 	// Tied: the caller's death without a goodbye ends all.
 	Tied bool
+	// Job is the session's directory if that has a job, whose stub starts the keeper; else "".
+	Job string
 	// Supervisor is who records the end of the command, as long as it lives.
 	Supervisor proc.ID
 }
@@ -63,10 +65,10 @@ func say(w io.Writer, what word) {
 	_ = json.NewEncoder(w).Encode(what)
 }
 
-// Session says of the command line of a process whether it is a front or keeper, and which
+// Session says of the command line of a process whether it is a front, keeper or stub, and which
 // sessions it stands for, outermost first.
 func Session(argv []string) (ids []string, ok bool) {
-	if len(argv) < 5 || argv[1] != Arg || argv[2] != roleFront && argv[2] != roleKeeper && argv[2] != roleWatcher {
+	if len(argv) < 5 || argv[1] != Arg || argv[2] != roleFront && argv[2] != roleKeeper && argv[2] != roleWatcher && argv[2] != roleStub {
 		return nil, false
 	}
 	ids = strings.Split(argv[3], "-")

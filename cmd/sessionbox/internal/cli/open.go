@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"os"
 	"slices"
 	"time"
 
@@ -19,6 +20,7 @@ type openOptions struct {
 	name       string
 	labels     map[string]string
 	backend    string
+	lineage    string
 	require    string
 	cgroupRoot string
 	limits     memlimit.Limits
@@ -41,6 +43,7 @@ func (o *openOptions) flags(f *pflag.FlagSet) {
 	f.VarP(name{&o.name}, "name", "n", "of the session; free again once it is closed")
 	f.VarP(labels{&o.labels}, "label", "l", "label, can be given several times")
 	f.StringVar(&o.backend, "backend", "", "`KIND` of box: auto, systemd, cgroup or lineage (default auto)")
+	f.StringVar(&o.lineage, "lineage-mode", "", "`HOW` a lineage box holds on macOS: auto, direct or job (default auto)")
 	f.StringVar(&o.require, "require", "", "`kernel` refuses a box that the kernel does not enforce")
 	f.StringVar(&o.cgroupRoot, "cgroup-root", "", "`DIR` below which the cgroup box makes its tree")
 	limitFlags(f, &o.limits)
@@ -56,7 +59,7 @@ func (o *openOptions) flags(f *pflag.FlagSet) {
 	f.StringVar(&o.idleAction, "idle-action", "", "`DO` with an idle one: warn (default), freeze or close")
 	f.BoolVar(&o.noParent, "no-parent", false, "be independent of the session this is called from")
 	f.BoolVar(&o.privateTmp, "private-tmp", false, "make the session's SESSIONBOX_TMPDIR the TMPDIR of its commands, too")
-	mirror(f, "on-owner-exit", "idle-timeout", "idle-action", "backend", "require", "cgroup-root", "memory-max", "memory-high", "swap-max", "pids-max", "oom", "memory-warn", "on-warn", "notify", "memory-steps", "grace", "private-tmp")
+	mirror(f, "on-owner-exit", "idle-timeout", "idle-action", "backend", "lineage-mode", "require", "cgroup-root", "memory-max", "memory-high", "swap-max", "pids-max", "oom", "memory-warn", "on-warn", "notify", "memory-steps", "grace", "private-tmp")
 }
 
 // options checks the words among the flags.
@@ -73,6 +76,13 @@ func (o *openOptions) options() (session.OpenOptions, error) {
 		so.Kind = store.Kind(o.backend)
 	default:
 		return so, usagef("--backend: no kind of box %q", o.backend).hintf("want auto, systemd, cgroup or lineage")
+	}
+	switch o.lineage {
+	case "", "auto":
+	case "direct", "job":
+		so.LineageMode = session.LineageMode(o.lineage)
+	default:
+		return so, usagef("--lineage-mode: not %q", o.lineage).hintf("want auto, direct or job")
 	}
 	switch o.require {
 	case "":
@@ -145,6 +155,13 @@ brake (memory.high is kept at 90 % of a ceiling of its own, and taken away from 
 at it for 10 s; one that --memory-high asks for is left alone), freeze (it stands still and
 is thawed when there is memory again), close. Defaults are in [memory] of the config file.
 
+On macOS no kernel object holds a session by itself. With --lineage-mode direct its
+processes are known by their ancestry, which is best effort; with job they are below a
+launchd job of the session's own, whose coalition nothing forked in it can leave. macOS
+then asks for consent to files and devices (TCC) in the name of sessionbox and not of
+the terminal. auto is job if nobody is at a terminal, or with --on-owner-exit keep, and
+direct where launchd takes no job. See docs/macos.md; ` + "`sessionbox doctor`" + ` says what is here.
+
 A ceiling that this machine cannot enforce is said on stderr, and in JSON. When memory
 runs out at one, the kernel kills the process that holds most, and the session lives;
 with --oom task it kills all of that one's task.
@@ -174,6 +191,7 @@ Exit status:
 // completeLife completes the words of the flags that run and open share.
 func completeLife(cmd *cobra.Command) {
 	completeWords(cmd, "oom", "process", "task")
+	completeWords(cmd, "lineage-mode", "auto", "direct", "job")
 	completeWords(cmd, "require", "kernel")
 	completeWords(cmd, "on-owner-exit", "close", "keep")
 	completeWords(cmd, "idle-action", "warn", "freeze", "close")
@@ -186,6 +204,7 @@ func (a *app) open(ctx context.Context, o *openOptions) error {
 	if err != nil {
 		return err
 	}
+	so.Detached = o.onOwnerExit == string(store.OwnerExitKeep) || !atTerminal()
 	a.cgroupRoot = o.cgroupRoot
 	m, err := a.manager()
 	if err != nil {
@@ -210,6 +229,17 @@ func (a *app) open(ctx context.Context, o *openOptions) error {
 	}
 	_, err = fmt.Fprintln(a.stdout, s.ID())
 	return err
+}
+
+// atTerminal says whether we have a controlling terminal: somebody sits there, and what is started
+// for him is to have his consent.
+func atTerminal() bool {
+	f, err := os.Open("/dev/tty")
+	if err != nil {
+		return false
+	}
+	f.Close()
+	return true
 }
 
 // warnLogin says that what is to stay ends with the last login all the same.

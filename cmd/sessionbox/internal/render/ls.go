@@ -111,6 +111,9 @@ func boxCell(i *session.Info) cell {
 	case i.State != string(store.StateOpen):
 		return cell{text: i.State, paint: yellow}
 	}
+	if i.Box.Containment == "coalition" {
+		return cell{text: i.Box.Kind + " (job)"}
+	}
 	return cell{text: i.Box.Kind}
 }
 
