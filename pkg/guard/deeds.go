@@ -20,6 +20,8 @@ type Keeper interface {
 	MemoryHibernate(ctx context.Context, d session.MemoryDeed) (session.HibernateReport, error)
 	MemoryBrake(ctx context.Context, d session.MemoryDeed, high uint64) error
 	MemoryLift(ctx context.Context, d session.MemoryDeed) error
+	MemoryLiftHigh(ctx context.Context, d session.MemoryDeed, high uint64) error
+	MemoryRestoreHigh(ctx context.Context, d session.MemoryDeed) error
 	MemoryClose(ctx context.Context, d session.MemoryDeed, grace time.Duration) (session.Receipt, error)
 }
 
@@ -134,7 +136,13 @@ func (d *deeds) one(a memlimit.Action, inode uint64) error {
 			err = errors.Join(errEnding, d.keeper.MemoryLift(context.WithoutCancel(ctx), deed))
 		}
 	case memlimit.Lift:
-		err = d.keeper.MemoryLift(ctx, deed)
+		if a.High != 0 {
+			err = d.keeper.MemoryLiftHigh(ctx, deed, a.High)
+		} else {
+			err = d.keeper.MemoryLift(ctx, deed)
+		}
+	case memlimit.Restore:
+		err = d.keeper.MemoryRestoreHigh(ctx, deed)
 	case memlimit.Close:
 		var r session.Receipt
 		if r, err = d.keeper.MemoryClose(ctx, deed, a.Grace); err == nil {
@@ -171,7 +179,7 @@ func (d *deeds) tell(a memlimit.Action, what done, err error) {
 		text = "not done: " + text + ": " + what.Error
 	}
 	level := slog.LevelWarn
-	if a.Do == memlimit.Arm && err == nil { // that stops nobody
+	if (a.Do == memlimit.Arm || a.Do == memlimit.Restore) && err == nil { // that stops nobody
 		level = slog.LevelInfo
 	}
 	e := store.Event{Event: session.EventMemoryAction, ID: a.Session, Msg: text}

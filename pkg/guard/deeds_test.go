@@ -48,6 +48,12 @@ func (k *keeper) MemoryBrake(_ context.Context, d session.MemoryDeed, high uint6
 	return k.call(fmt.Sprintf("brake %d", high), d)
 }
 func (k *keeper) MemoryLift(_ context.Context, d session.MemoryDeed) error { return k.call("lift", d) }
+func (k *keeper) MemoryLiftHigh(_ context.Context, d session.MemoryDeed, high uint64) error {
+	return k.call(fmt.Sprintf("lift high %d", high), d)
+}
+func (k *keeper) MemoryRestoreHigh(_ context.Context, d session.MemoryDeed) error {
+	return k.call("restore", d)
+}
 func (k *keeper) MemoryClose(_ context.Context, d session.MemoryDeed, grace time.Duration) (session.Receipt, error) {
 	return session.Receipt{Processes: make([]session.Fated, 2)}, k.call("close "+grace.String(), d)
 }
@@ -95,21 +101,23 @@ func TestDeeds(t *testing.T) {
 	act(memlimit.Hibernate, memlimit.Action{})
 	act(memlimit.Brake, memlimit.Action{High: 5})
 	act(memlimit.Lift, memlimit.Action{})
+	act(memlimit.Lift, memlimit.Action{High: 7})
+	act(memlimit.Restore, memlimit.Action{High: 7})
 	act(memlimit.Close, memlimit.Action{Grace: 2 * time.Second})
 	r.do(memlimit.Action{Do: memlimit.Hold, Reason: "this host is critical"}, 0)
 	r.all.Wait()
 	r.do(memlimit.Action{Do: memlimit.Release, Reason: "there is memory again"}, 0)
 	r.all.Wait()
-	if want := []string{"freeze a 77", "thaw a 77", "hibernate a 77", "brake 5 a 77", "lift a 77", "close 2s a 77"}; !slices.Equal(k.calls, want) {
+	if want := []string{"freeze a 77", "thaw a 77", "hibernate a 77", "brake 5 a 77", "lift a 77", "lift high 7 a 77", "restore a 77", "close 2s a 77"}; !slices.Equal(k.calls, want) {
 		t.Errorf("done: %v, want %v", k.calls, want)
 	}
 	if want := []string{"this host is critical", ""}; !slices.Equal(r.holds, want) {
 		t.Errorf("held: %q, want %q", r.holds, want)
 	}
-	if len(r.events) != 8 || r.events[0].Event != session.EventMemoryAction || r.events[0].ID != "a" || r.events[0].Name != "work" || r.events[0].Msg != "freeze: it is full" {
+	if len(r.events) != 10 || r.events[0].Event != session.EventMemoryAction || r.events[0].ID != "a" || r.events[0].Name != "work" || r.events[0].Msg != "freeze: it is full" {
 		t.Errorf("events: %+v", r.events)
 	}
-	if d := string(r.events[5].Detail); !strings.Contains(d, `"do":"close"`) || !strings.Contains(d, `"processes":2`) {
+	if d := string(r.events[7].Detail); !strings.Contains(d, `"do":"close"`) || !strings.Contains(d, `"processes":2`) {
 		t.Errorf("the detail of a close is %s", d)
 	}
 	if d := string(r.events[2].Detail); !strings.Contains(d, `"reclaimed_bytes":9`) {
@@ -181,6 +189,54 @@ func TestMemoryArmsTheBrake(t *testing.T) {
 		slices.Sort(got)
 		if want := []string{"arm lost", "arm moved", "arm new"}; !slices.Equal(got, want) {
 			t.Errorf("done: %v, want %v", got, want)
+		}
+	})
+}
+
+// A memory.high at which a session is parked is lifted after the warning that names it,
+// though its ceiling is far; one that was is set again by the next guard, which knows it
+// from the record.
+func TestMemoryLiftsHigh(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGround(t)
+		g.start()
+		defer g.stop()
+		w := ceilinged(1000 * mib)
+		w.Steps, w.High = memlimit.MayBrake, 200*mib
+		silent := w
+		silent.Steps, silent.Ceiling = 0, memlimit.Infinity
+		left := w
+		left.Lifted = true
+		at, only := &madeUp{hard: constant(201), max: 1000 * mib, high: 200 * mib}, &madeUp{hard: constant(201), max: memlimit.Infinity, high: 200 * mib}
+		g.open("parked", at, w)
+		g.open("silent", only, silent)
+		g.open("left", &madeUp{hard: constant(50), max: 1000 * mib}, left)
+		for range 130 {
+			time.Sleep(100 * time.Millisecond)
+			g.mu.Lock()
+			at.events.High++
+			only.events.High++
+			g.woken = []meter{at, only}
+			g.mu.Unlock()
+			g.Wake()
+			synctest.Wait()
+		}
+		got := g.deedsOf()
+		if len(got) == 0 || !slices.Contains(got, "lift parked") || !slices.Contains(got, "restore left") || slices.ContainsFunc(got, func(d string) bool { return strings.Contains(d, "silent") }) {
+			t.Errorf("done: %v", got)
+		}
+		var texts []string
+		g.mu.Lock()
+		for i := range g.told {
+			if x := &g.told[i].warning; x.Cause == memlimit.ByStall {
+				texts = append(texts, x.String())
+			}
+		}
+		g.mu.Unlock()
+		slices.Sort(texts)
+		if len(texts) != 2 || !strings.Contains(texts[0], "session name-parked: ") || !strings.Contains(texts[0], "stalled at its memory.high of 200 MiB for 5 s") || !strings.Contains(texts[0], "memory.high is lifted in 5 s") ||
+			!strings.Contains(texts[1], "session name-silent: 201 MiB, stalled at its memory.high of 200 MiB") || !strings.Contains(texts[1], "nothing is done about it") {
+			t.Errorf("said %q", texts)
 		}
 	})
 }

@@ -42,7 +42,9 @@
 //   - New sessions are held by a word in the guard's lock file: without a guard nobody is.
 //   - Who is frozen for want of memory is known by its record: the next guard thaws it. So
 //     is who has a brake (memory.high): a guard that ends takes it away, the next one or a
-//     reconcile does so for one that was killed.
+//     reconcile does so for one that was killed. A memory.high that was asked for and that
+//     it has lifted, from who stood at it, is in the record as well: the next guard or a
+//     reconcile sets it again when there is room below it.
 //
 // The v2 memory controller tells what is used. Without it the controller of cgroup v1
 // is asked if the session has a group of that to itself, which a box does not give it;

@@ -68,7 +68,7 @@ func (m *memory) after(o outcome) {
 }
 
 func (s *spot) take(w *session.Watch) {
-	if s.watch.Brake != w.Memory.Brake || s.watch.High != w.Memory.High {
+	if s.watch.Brake != w.Memory.Brake || s.watch.High != w.Memory.High || s.watch.Lifted != w.Memory.Lifted {
 		s.whole = true
 		s.meter.Fresh()
 	}

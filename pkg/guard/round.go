@@ -118,7 +118,7 @@ func (s *spot) work(now time.Duration) {
 
 // atRest says whether the sample before still holds, and brings it up to date.
 func (m *memory) atRest(s *spot, now time.Duration) bool {
-	if !s.known || s.verdict.Level > memlimit.OK || now-s.moved < restTime { // a slope is made of true samples
+	if !s.known || s.verdict.Level > memlimit.OK || s.verdict.Throttled > 0 || s.verdict.Parked > 0 || now-s.moved < restTime { // a slope is made of true samples
 		return false
 	}
 	room, limit := s.sample.SwapRoom, s.sample.Max

@@ -43,7 +43,7 @@ func (s *spot) candidate(now time.Duration, at map[*spot]int) memlimit.Candidate
 	w := &s.watch
 	c := memlimit.Candidate{ID: s.Session, Name: s.Name, Hard: s.sample.Hard, Swap: s.sample.Swap, Soft: s.sample.Soft, Anon: s.sample.Anon,
 		Slope: s.verdict.Slope, Ceiling: w.Ceiling, May: w.Steps, Age: now - w.Opened, InUse: w.InUse,
-		Protected: w.Protected, Frozen: s.sample.Frozen, Hibernated: w.Hibernated && s.sample.Frozen, FrozenAt: w.Frozen, ThawedAt: w.Thawed, Brake: memlimit.Infinity, High: w.High}
+		Protected: w.Protected, Frozen: s.sample.Frozen, Hibernated: w.Hibernated && s.sample.Frozen, FrozenAt: w.Frozen, ThawedAt: w.Thawed, Brake: memlimit.Infinity, High: w.High, Lifted: w.Lifted}
 	if s.ourBrake() {
 		c.Brake = s.sample.High
 	}
@@ -84,8 +84,8 @@ func (m *memory) decide() {
 		may = may || s.watch.Steps != 0
 		m.ladder.Rules.Hold = m.ladder.Rules.Hold || s.watch.Steps&memlimit.MayHold != 0
 		may = may || s.watch.Frozen != 0 // it is thawed, whatever its record allows by now
-		may = may || s.watch.Brake != 0
-		stirred = stirred || v.Level > memlimit.OK || v.Now > memlimit.OK || s.watch.Frozen != 0 || s.brakeIsOff() || v.RAM >= fullRAM && s.Kind != memlimit.KindSession
+		may = may || s.watch.Brake != 0 || s.watch.Lifted
+		stirred = stirred || v.Level > memlimit.OK || v.Now > memlimit.OK || s.watch.Frozen != 0 || s.watch.Lifted || s.brakeIsOff() || v.RAM >= fullRAM && s.Kind != memlimit.KindSession
 	}
 	if !stirred || !may && !m.ladder.Holding() || m.act == nil {
 		return

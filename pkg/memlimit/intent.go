@@ -9,6 +9,11 @@ import (
 // that, and how to prevent it.
 func (l *Ladder) Intent(sc *Scene, place int) (next, prevent string) {
 	p := &sc.Places[place]
+	if p.Level < Critical {
+		if next, prevent, ok := l.parking(sc, place); ok {
+			return next, prevent
+		}
+	}
 	next = "if it goes on, the kernel kills a process of it"
 	switch {
 	case p.Frozen:

@@ -25,6 +25,8 @@ type Judge struct {
 	flaps     [flapLimit + 1]time.Duration // the last rises to Warn
 	flap      int
 	throttled time.Duration // since when the brake holds everything, 0 if it does not
+	parked    time.Duration // since when it is parked at memory.high, 0 if it is not
+	slowed    time.Duration // when the kernel last counted that memory.high was met
 	moved     time.Duration // when demand was last seen to grow
 	fresh     bool          // the past was dropped after prev
 	peak      peaks
@@ -73,8 +75,12 @@ type Verdict struct {
 	// Throttled is for how long the brake has held everything: it is not a place to
 	// rest in (facts/memory.md, fact 3).
 	Throttled time.Duration
-	Since     Events // what happened since the sample before
-	Frozen    bool
+	// High is memory.high; Parked for how long the place stands at it, filled with what
+	// cannot be had back, and gets on by next to nothing.
+	High   uint64
+	Parked time.Duration
+	Since  Events // what happened since the sample before
+	Frozen bool
 
 	// Gap is how long nothing was known before this sample, if that was too long: the
 	// past is forgotten and there is no slope yet.
@@ -87,7 +93,7 @@ type Verdict struct {
 // Observe takes a sample and gives the verdict. Samples come in the order of time.
 func (j *Judge) Observe(s *Sample) Verdict {
 	v := Verdict{At: s.At, Tier: s.Tier, Was: j.level(), Hard: s.Hard, Swap: s.Swap, Max: s.Max, Frozen: s.Frozen,
-		Headroom: s.Headroom(), SwapRoom: s.SwapRoom, Used: s.Used(), RAM: s.RAM()}
+		Headroom: s.Headroom(), SwapRoom: s.SwapRoom, Used: s.Used(), RAM: s.RAM(), High: s.High}
 	j.follow(s, &v)
 	p := point{at: s.At, done: s.Done, demand: s.Demand(), some: s.Pressure.Some, full: s.Pressure.Full, scans: s.Scans, refaults: s.Refaults}
 	var dash time.Duration
@@ -112,6 +118,7 @@ func (j *Judge) Observe(s *Sample) Verdict {
 		j.returns(s, &v)
 	}
 	j.stalls(&p, &v)
+	j.park(s, &v)
 	j.decide(s, &v)
 	j.peak.add(s.At, s.Hard)
 	v.Peak = j.peak.most()
@@ -170,7 +177,7 @@ func (j *Judge) follow(s *Sample, v *Verdict) {
 		v.Gap = max(gap, -gap)
 		j.Forget()
 		j.above = [levels]bool{} // it is not known that it lasted
-		j.throttled = 0
+		j.throttled, j.parked, j.slowed = 0, 0, 0
 	}
 	if s.Frozen != p.Frozen {
 		j.Forget()
@@ -180,6 +187,13 @@ func (j *Judge) follow(s *Sample, v *Verdict) {
 		// What was true under another limit keeps no level: more room is seen at once.
 		for l := range j.stayed {
 			j.stayed[l] = s.At - time.Hour
+		}
+	}
+	if s.High != p.High { // who was stalled by it is not, or by another
+		for l := range j.stayed {
+			if j.cause[l] == ByStall {
+				j.stayed[l] = s.At - time.Hour
+			}
 		}
 	}
 	v.Since = s.Events.since(p.Events)
@@ -212,6 +226,9 @@ func (j *Judge) holds(l Level, s *Sample, v *Verdict, staying bool) Cause {
 	// cgroup reclaim, stall and hit its brake (facts/memory.md, fact 2).
 	switch l {
 	case Warn:
+		if v.Parked >= parkWarn || staying && v.Parked > 0 {
+			return ByStall
+		}
 		// A host's stalls are also those of a session at its own limit or brake: it does not
 		// reclaim for them itself.
 		if v.Some >= .10*stall && v.RAM >= .60 && (!j.Host || scanning) {

@@ -238,8 +238,8 @@ func TestConfirmation(t *testing.T) {
 			s.Pressure = Pressure{t / 2, t / 2}
 			s.Scans, s.Refaults = uint64(t), uint64(t)
 		}, Emergency, ByPressure},
-		"at the brake":                   {75, 0, func(s *Sample, t time.Duration) { s.Events.High = uint64(t) }, Critical, ByEvents},
-		"cache at the brake":             {20, 0, func(s *Sample, t time.Duration) { s.Events.High = uint64(t) }, OK, ""},
+		"at the brake":                   {75, 0, func(s *Sample, t time.Duration) { s.Events.High, s.High = uint64(t), 740*mib }, Critical, ByEvents},
+		"cache at the brake":             {20, 0, func(s *Sample, t time.Duration) { s.Events.High, s.High = uint64(t), 740*mib }, OK, ""},
 		"cache at the ceiling":           {20, 0, func(s *Sample, t time.Duration) { s.Events.Max = uint64(t) }, OK, ""},
 		"at the ceiling":                 {92, 0, func(s *Sample, t time.Duration) { s.Events.Max = uint64(t) }, Emergency, ByEvents},
 		"swap full of cold pages":        {30, 100, func(*Sample, time.Duration) {}, OK, ""},

@@ -16,9 +16,10 @@ const (
 	Hold      Deed = "hold"    // let new sessions wait
 	Release   Deed = "release" // and open them after all
 	Hibernate Deed = "hibernate"
-	Arm       Deed = "arm"   // set memory.high to Action.High, of a session that is below it
-	Brake     Deed = "brake" // and of one that is about to run into its ceiling
-	Lift      Deed = "lift"  // take memory.high away
+	Arm       Deed = "arm"     // set memory.high to Action.High, of a session that is below it
+	Brake     Deed = "brake"   // and of one that is about to run into its ceiling
+	Lift      Deed = "lift"    // take memory.high away
+	Restore   Deed = "restore" // set memory.high again, to what its user wants
 	Freeze    Deed = "freeze"
 	Thaw      Deed = "thaw"
 	Close     Deed = "close"
@@ -32,7 +33,8 @@ type Action struct {
 	Name    string `json:"name,omitempty"`
 	Place   Place  `json:"place"` // that is in trouble
 	Reason  string `json:"reason"`
-	// High is what memory.high is set to, by Arm and Brake.
+	// High is what memory.high is set to, by Arm, Brake and Restore; of a Lift it is the
+	// user's memory.high that is lifted, 0 for the brake.
 	High uint64 `json:"high_bytes,omitempty"`
 	// Grace is from SIGTERM to SIGKILL, for a close.
 	Grace time.Duration `json:"-"`
@@ -101,6 +103,7 @@ type Ladder struct {
 	helpless                         map[Place]time.Duration
 	since                            map[Place]time.Duration // of an emergency
 	lifted, braked, tried            map[string]time.Duration
+	below                            map[string]time.Duration // since when a lifted memory.high would do again
 	easy                             map[string]time.Duration // since when what is around a frozen session is at ease
 	times                            map[string]int           // how often it was frozen
 	failed                           map[string]map[Deed]failure
@@ -152,7 +155,7 @@ func (l *Ladder) Decide(sc *Scene) []Action {
 	if l.easy == nil {
 		l.since = map[Place]time.Duration{}
 		l.helpless, l.lifted, l.easy, l.times = map[Place]time.Duration{}, map[string]time.Duration{}, map[string]time.Duration{}, map[string]int{}
-		l.braked, l.tried = map[string]time.Duration{}, map[string]time.Duration{}
+		l.braked, l.tried, l.below = map[string]time.Duration{}, map[string]time.Duration{}, map[string]time.Duration{}
 	}
 	var out []Action
 	l.hold(sc, &out)
@@ -168,6 +171,7 @@ func (l *Ladder) Decide(sc *Scene) []Action {
 	for _, p := range worst {
 		l.hibernate(sc, p, &out)
 		l.brake(sc, p, &out)
+		l.high(sc, p, &out)
 		if !acted {
 			acted = l.stop(sc, p, &out)
 		}
@@ -284,9 +288,6 @@ func (l *Ladder) unbrake(sc *Scene, c *Candidate, place int, high uint64, may bo
 	} else if _, known := l.braked[c.ID]; !known {
 		l.braked[c.ID] = sc.Now
 	}
-	spared := c.Spared(sc.Now, &l.Rules) != ""
-	freezes := c.May&MayFreeze != 0 && !spared && !l.fails(c, Freeze, sc.Now)
-	closes := c.May&MayClose != 0 && !spared && !l.fails(c, Close, sc.Now)
 	since, critical := l.braked[c.ID]
 	switch {
 	case c.Frozen && c.FrozenAt != 0:
@@ -300,13 +301,22 @@ func (l *Ladder) unbrake(sc *Scene, c *Candidate, place int, high uint64, may bo
 			do = Arm
 		}
 		return c.action(do, p, "its ceiling is another one now")
-	case p.Throttled >= brakeMost && !freezes && (!closes || l.roomy(sc, c, place)), p.Throttled >= brakeMost+brakeOver:
+	case p.Throttled >= brakeMost && !l.stops(sc, c, place), p.Throttled >= brakeMost+brakeOver:
 		// else it is frozen, or closed, now
 		return c.action(Lift, p, fmt.Sprintf("it stood at its brake for %s", about(p.Throttled.Seconds())))
 	case p.Throttled == 0 && critical && sc.Now-since >= brakeLatest:
 		return c.action(Lift, p, "it is braked for "+about(brakeLatest.Seconds()))
 	}
 	return Action{}
+}
+
+// stops says whether a session is rather frozen, or closed, than let run on.
+func (l *Ladder) stops(sc *Scene, c *Candidate, place int) bool {
+	if c.Spared(sc.Now, &l.Rules) != "" {
+		return false
+	}
+	return c.May&MayFreeze != 0 && !l.fails(c, Freeze, sc.Now) ||
+		c.May&MayClose != 0 && !l.fails(c, Close, sc.Now) && !l.roomy(sc, c, place)
 }
 
 // roomy says whether all places around a session can take it up to its own ceiling.
@@ -479,6 +489,7 @@ func (l *Ladder) tidy(sc *Scene) {
 	}
 	maps.DeleteFunc(l.lifted, func(id string, _ time.Duration) bool { return gone(id) })
 	maps.DeleteFunc(l.braked, func(id string, _ time.Duration) bool { return gone(id) })
+	maps.DeleteFunc(l.below, func(id string, _ time.Duration) bool { return gone(id) })
 	maps.DeleteFunc(l.tried, func(id string, _ time.Duration) bool { return gone(id) })
 	maps.DeleteFunc(l.easy, func(id string, _ time.Duration) bool { return gone(id) })
 	maps.DeleteFunc(l.times, func(id string, _ int) bool { return gone(id) })

@@ -54,6 +54,7 @@ const (
 	BySlope    Cause = "slope"    // it will be used up soon
 	ByPressure Cause = "pressure" // and processes stall for memory
 	ByEvents   Cause = "events"   // the kernel has hit the limit
+	ByStall    Cause = "stall"    // memory.high holds it: nothing is killed, and nothing gets on
 )
 
 // threshold is when a level is reached, and for how long none of it must hold, in

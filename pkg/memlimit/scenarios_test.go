@@ -138,6 +138,67 @@ func scenarios() []scenario {
 			},
 		},
 		{
+			name: "7h the same at a memory.high of its user's, far from its ceiling",
+			make: func() *world {
+				// It gives most of it back a minute later.
+				a := session("a", 1024*mib, func(t time.Duration) uint64 {
+					if t > time.Minute {
+						return 100 * mib
+					}
+					return upTo(280, linear(0, 50))(t)
+				})
+				a.asked, a.high = 200*mib, 200*mib
+				return &world{ram: 1536 * mib, base: 150 * mib, sessions: []*boxed{a, session("b", Infinity, flat(30))}}
+			},
+			until: 110 * time.Second, may: MayBrake, blame: "a", target: 1, victims: []string{"a"}, lives: true,
+			check: func(t *testing.T, w *world, m *watchman) {
+				if len(m.done) != 2 || !strings.Contains(m.done[0], "lift a") || !strings.Contains(m.done[1], "restore a") {
+					t.Fatalf("did %v, want memory.high lifted and set again", m.done)
+				}
+				var lifted, restored float64
+				fmt.Sscanf(m.done[0], "%fs", &lifted)
+				fmt.Sscanf(m.done[1], "%fs", &restored)
+				if lifted < 4+8 || lifted > 4+10+1 { // it stands there from 4 s on
+					t.Errorf("lifted after %v s", lifted)
+				}
+				if restored < lifted+60 || restored > lifted+80 {
+					t.Errorf("set again after %v s, lifted after %v", restored, lifted)
+				}
+				if s := w.sessions[0].stall.Full; s > 8*time.Second { // it waits for 70 % of the time
+					t.Errorf("it stalled for %v", s)
+				}
+				if at, ok := m.warned(Warn, "a"); !ok || at.Seconds() >= lifted {
+					t.Errorf("warned at %v, %v, and lifted after %v s", at, ok, lifted)
+				}
+				if n := len(m.said); n != 2 || m.said[1].Change != Cleared || m.saidAt[1].Seconds() > lifted+1 {
+					t.Errorf("said %d things, want it over at once when it was lifted", n)
+				}
+				if text := m.said[0].String(); !strings.Contains(text, "session a: ") || !strings.Contains(text, "stalled at its memory.high of 200 MiB") || !strings.Contains(text, "memory.high is lifted in 5 s") {
+					t.Errorf("said %q", text)
+				}
+			},
+		},
+		{
+			name: "7i the same, and nothing may be done",
+			make: func() *world {
+				a := session("a", Infinity, upTo(280, linear(0, 50)))
+				a.asked, a.high = 200*mib, 200*mib
+				return &world{ram: 1536 * mib, base: 150 * mib, sessions: []*boxed{a}}
+			},
+			until: time.Minute, may: MayFreeze | MayClose, blame: "a", target: 1, lives: true,
+			check: func(t *testing.T, w *world, m *watchman) {
+				if w.sessions[0].got == 280*mib {
+					t.Error("it does not stall")
+				}
+				if at, ok := m.warned(Warn, "a"); !ok || at > (4+10)*time.Second {
+					t.Errorf("warned at %v, %v", at, ok)
+				}
+				if text := m.said[0].String(); !strings.Contains(text, "stalled at its memory.high of 200 MiB") || !strings.Contains(text, "nothing is done about it") || !strings.Contains(text, "sessionbox limit a --memory-high") {
+					t.Errorf("said %q", text)
+				}
+			},
+		},
+		{
 			name: "8a swap full of cold pages, 40 % available",
 			make: func() *world {
 				return &world{ram: 1024 * mib, swap: 1024 * mib, swapBase: 1024 * mib, base: 610 * mib}

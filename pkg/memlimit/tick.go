@@ -35,6 +35,9 @@ func (j *Judge) tick(s *Sample, v *Verdict, dash time.Duration) time.Duration {
 	default:
 		next = max(next, tickActive)
 	}
+	if v.Parked > 0 || s.atHigh() && v.Since.High > 0 { // the kernel tells of it every two seconds
+		next = min(next, tickActive/2)
+	}
 	if v.Full > 0 {
 		next = min(next, max(tickLeast, v.Full/4))
 	}

@@ -29,7 +29,8 @@ type Candidate struct {
 	ThawedAt   time.Duration // when somebody thawed it by hand; 0: never
 	Hibernated bool
 	Brake      uint64 // memory.high as the ladder has set it; Infinity for none
-	High       uint64 // memory.high as its user wants it, which the ladder leaves alone; Infinity for none
+	High       uint64 // memory.high as its user wants it; Infinity for none
+	Lifted     bool   // and the ladder has lifted that
 }
 
 // Holds adds a session that is inside: what is done to the one is done to the other. The age,

@@ -27,6 +27,10 @@ type Warning struct {
 	Slope         float64  `json:"slope_bytes_per_second"`
 	FullSeconds   *float64 `json:"full_seconds,omitempty"`
 	StallShare    float64  `json:"stall_share"`
+	// HighBytes is the memory.high that holds it, absent if none does; ParkedSeconds for how
+	// long it has gained next to nothing there.
+	HighBytes     *uint64 `json:"high_bytes,omitempty"`
+	ParkedSeconds float64 `json:"parked_seconds,omitempty"`
 
 	Processes []Hog `json:"processes"` // the biggest
 	Sessions  []Hog `json:"sessions"`  // the biggest, where several share the limit
@@ -71,6 +75,10 @@ func NewWarning(t Telling, limit Place, v *Verdict) Warning {
 	if v.Max != Infinity {
 		limit, room := v.Max, v.Headroom
 		w.LimitBytes, w.HeadroomBytes = &limit, &room
+	}
+	if v.Parked > 0 {
+		high := v.High
+		w.HighBytes, w.ParkedSeconds = &high, v.Parked.Seconds()
 	}
 	if v.Full > 0 {
 		s := v.Full.Seconds()
@@ -119,6 +127,11 @@ func (w *Warning) String() string {
 		fmt.Fprintf(&b, ", room for %s more with swap", bytesText(*w.HeadroomBytes))
 	}
 	switch {
+	case w.HighBytes != nil:
+		fmt.Fprintf(&b, ", stalled at its memory.high of %s for %s", bytesText(*w.HighBytes), about(w.ParkedSeconds))
+		if w.StallShare > 0 {
+			fmt.Fprintf(&b, ", everything in it waits for %d %% of the time", percent(w.StallShare))
+		}
 	case w.FullSeconds != nil:
 		fmt.Fprintf(&b, ", full in about %s", about(*w.FullSeconds))
 	case w.Cause == ByPressure:
@@ -185,6 +198,9 @@ func (w *Warning) Env() []string {
 	}
 	if w.LimitBytes != nil {
 		env = append(env, "SESSIONBOX_WARN_LIMIT_BYTES="+strconv.FormatUint(*w.LimitBytes, 10))
+	}
+	if w.HighBytes != nil {
+		env = append(env, "SESSIONBOX_WARN_HIGH_BYTES="+strconv.FormatUint(*w.HighBytes, 10))
 	}
 	if w.FullSeconds != nil {
 		env = append(env, "SESSIONBOX_WARN_FULL_SECONDS="+strconv.FormatFloat(*w.FullSeconds, 'f', 1, 64))

@@ -35,6 +35,8 @@ type world struct {
 type boxed struct {
 	id         string
 	max, high  uint64
+	asked      uint64 // the memory.high that its user wants; 0 for none
+	lifted     bool
 	swapMax    uint64
 	want       func(t time.Duration) uint64 // what it would hold by then if let
 	cache      func(t time.Duration) uint64 // page cache that it would have
@@ -323,7 +325,10 @@ func (m *watchman) scene(places []Place) Scene {
 			continue
 		}
 		c := Candidate{ID: b.id, Name: b.id, Hard: b.hard(), Swap: b.out, Soft: b.cached, Anon: b.hard(), Ceiling: b.max, May: m.may, Age: m.w.now - b.born + time.Minute,
-			Idle: b.idle, InUse: b.inUse, Frozen: b.frozen, FrozenAt: b.frozenAt, Hibernated: b.hibernated, Brake: b.high, High: Infinity}
+			Idle: b.idle, InUse: b.inUse, Frozen: b.frozen, FrozenAt: b.frozenAt, Hibernated: b.hibernated, Brake: b.high, High: Infinity, Lifted: b.lifted}
+		if b.asked != 0 {
+			c.High, c.Brake = b.asked, Infinity
+		}
 		for i, p := range sc.Places {
 			if p.Kind != KindSession || p.Session == b.id {
 				c.Under = append(c.Under, i)
@@ -370,7 +375,9 @@ func (m *watchman) do(a Action) {
 	case Arm, Brake:
 		b.high = a.High
 	case Lift:
-		b.high = Infinity
+		b.high, b.lifted = Infinity, a.High != 0
+	case Restore:
+		b.high, b.lifted = a.High, false
 	}
 }
 

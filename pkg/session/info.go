@@ -76,6 +76,16 @@ type MemoryWatchInfo struct {
 	// FrozenSeconds is for how long it has been frozen for want of memory, absent when
 	// it is not.
 	FrozenSeconds *float64 `json:"frozen_seconds,omitempty"`
+	// HighLifted says that a guard has lifted the memory.high that was asked for, absent when
+	// it is in force.
+	HighLifted *HighLiftedInfo `json:"high_lifted,omitempty"`
+}
+
+// HighLiftedInfo says when and why a guard has lifted a memory.high.
+type HighLiftedInfo struct {
+	HighBytes uint64    `json:"high_bytes"` // as it was asked for
+	At        time.Time `json:"at"`
+	Reason    string    `json:"reason"`
 }
 
 // BoxInfo says what holds the session's processes.

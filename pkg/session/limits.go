@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -47,8 +48,8 @@ func (s *Session) setLimits(ctx context.Context, l memlimit.Limits, force bool) 
 		}
 	}
 	var all []memlimit.Ceiling
-	if l.MemoryHigh.IsSet() && brakes(&s.rec) {
-		all, err = s.takeHigh(ctx, box, r)
+	if brakes(&s.rec) {
+		all, err = s.limitBraked(ctx, box, r, l.MemoryHigh.IsSet())
 	} else if all, err = box.SetLimits(ctx, r); err == nil {
 		s.recordLimits(ctx, box, r)
 	}
@@ -123,18 +124,35 @@ func (s *Session) markLimits(box Box) {
 	}
 }
 
-// takeHigh sets ceilings of a session that a guard may brake, a memory.high among them,
-// under its lock: else the guard could lift what it does not know yet to be the user's.
-func (s *Session) takeHigh(ctx context.Context, box Box, l *specs.LinuxResources) (all []memlimit.Ceiling, err error) {
+// limitBraked sets ceilings of a session whose memory.high a guard may set or lift, under
+// its lock: else the guard could lift what it does not know yet to be the user's. A
+// memory.high that it has lifted stays so unless it is among them.
+func (s *Session) limitBraked(ctx context.Context, box Box, l *specs.LinuxResources, high bool) (all []memlimit.Ceiling, err error) {
 	wait, cancel := context.WithTimeout(ctx, lockTime)
 	defer cancel()
 	rec, err := s.m.store.Update(wait, s.rec.ID, func(rec *store.Session) (err error) {
-		if all, err = box.SetLimits(ctx, l); err != nil {
+		set := l
+		lifted := rec.Memory != nil && rec.Memory.Lifted != nil && !high
+		if lifted {
+			if set, err = withoutHigh(l); err != nil {
+				return err
+			}
+		}
+		if all, err = box.SetLimits(ctx, set); err != nil {
 			return err
 		}
+		if lifted {
+			want, err := memlimit.FromOCI(l)
+			if err != nil {
+				return err
+			}
+			if all, err = box.Limits(want); err != nil {
+				return err
+			}
+		}
 		rec.Limits = l
-		if rec.Memory != nil {
-			rec.Memory.Brake = 0
+		if high && rec.Memory != nil {
+			rec.Memory.Brake, rec.Memory.Lifted = 0, nil
 		}
 		return nil
 	})
@@ -143,6 +161,16 @@ func (s *Session) takeHigh(ctx context.Context, box Box, l *specs.LinuxResources
 		s.markLimits(box)
 	}
 	return all, err
+}
+
+// withoutHigh is what there is to set but for memory.high.
+func withoutHigh(l *specs.LinuxResources) (*specs.LinuxResources, error) {
+	rest, err := memlimit.FromOCI(l)
+	if err != nil {
+		return nil, err
+	}
+	rest.MemoryHigh = memlimit.Size{}
+	return rest.OCI()
 }
 
 // Limits says of each ceiling of the session whether it is in force.
@@ -182,6 +210,10 @@ func remark(rec *store.Session, box Box, all []memlimit.Ceiling) {
 	for i := range all {
 		if c := &all[i]; c.File == "memory.high" && !c.Want.IsSet() && rec.Memory != nil && rec.Memory.Brake != 0 {
 			c.Note = "memory.high is the guard's brake: nobody stands at it for more than 10 s"
+		}
+		if c := &all[i]; c.File == "memory.high" && c.Value.IsSet() && !c.InForce && rec.Memory != nil && rec.Memory.Lifted != nil {
+			c.Why = "the guard lifted it after 10 s of stall"
+			c.Fix = fmt.Sprintf("`sessionbox limit %s --memory-high %s` sets it again; the guard does when less than 90 %% of it is in use", cmp.Or(rec.Name, rec.ID), c.Want)
 		}
 	}
 }

@@ -88,3 +88,87 @@ func TestBoxBrakeLeft(t *testing.T) {
 		t.Errorf("the brake goes over what was asked for: %v, %d", err, brake())
 	}
 }
+
+// TestBoxHighLifted: that a guard has lifted what the user asked for stays in the record,
+// with what that was, through a change of other ceilings; a memory.high that is asked for
+// anew, and a reconcile without a guard of a session that does with less, end it.
+func TestBoxHighLifted(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := session.New(session.Config{Helper: self, NoGuard: true, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	steps := memlimit.MayBrake
+	s, err := m.Open(t.Context(), session.OpenOptions{Limits: memlimit.Limits{MemoryHigh: memlimit.Bytes(1 << 30)}, Memory: session.MemoryOptions{Steps: &steps}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close(t.Context(), s.ID(), session.CloseOptions{})
+	st, err := store.Open(m.Dirs())
+	if err != nil {
+		t.Fatal(err)
+	}
+	lift := func() {
+		t.Helper()
+		if _, err := st.Update(t.Context(), s.ID(), func(r *store.Session) error {
+			r.Memory.Lifted = &store.Lifted{High: 1 << 30, Reason: "it stood at it"}
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	watch := func() session.MemoryWatch {
+		t.Helper()
+		w, err := m.WatchOf(s.ID())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return w.Memory
+	}
+	lift()
+	if _, err := s.SetLimits(t.Context(), memlimit.Limits{PidsMax: memlimit.Bytes(500)}); err != nil {
+		t.Fatal(err)
+	}
+	if w := watch(); !w.Lifted || w.High != 1<<30 {
+		t.Errorf("after a change of something else: %+v", w)
+	}
+	info, err := m.Inspect(t.Context(), s.ID(), session.InspectOptions{})
+	if err != nil || info.MemoryWatch == nil || info.MemoryWatch.HighLifted == nil || info.MemoryWatch.HighLifted.HighBytes != 1<<30 || info.MemoryWatch.HighLifted.Reason != "it stood at it" {
+		t.Errorf("%+v, %v", info.MemoryWatch, err)
+	}
+	if _, err := s.SetLimits(t.Context(), memlimit.Limits{MemoryHigh: memlimit.Bytes(2 << 30)}); err != nil {
+		t.Fatal(err)
+	}
+	if w := watch(); w.Lifted || w.High != 2<<30 {
+		t.Errorf("after it was asked for anew: %+v", w)
+	}
+	if err := m.MemoryLiftHigh(t.Context(), session.MemoryDeed{ID: s.ID(), Inode: watch().Inode}, 1<<30); err == nil || watch().Lifted {
+		t.Errorf("what is not asked for any more is lifted: %v", err)
+	}
+	lift()
+	reconcile := func(dry bool) session.Reconciled {
+		t.Helper()
+		r, err := m.Reconcile(t.Context(), session.ReconcileOptions{Sessions: []string{s.ID()}, DryRun: dry})
+		if err != nil || len(r.Sessions) != 1 || r.Sessions[0].Error != "" {
+			t.Fatalf("%+v, %v", r, err)
+		}
+		return r.Sessions[0]
+	}
+	lock, err := st.LockGuard(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r := reconcile(false); r.Action != session.ActionNone || !watch().Lifted {
+		t.Errorf("beside a guard: %s", r.Action)
+	}
+	lock.Unlock()
+	if r := reconcile(true); r.Action != session.ActionUpdated || !watch().Lifted {
+		t.Errorf("a dry run: %s", r.Action)
+	}
+	if r := reconcile(false); r.Action != session.ActionUpdated || watch().Lifted {
+		t.Errorf("without a guard: %s, %s", r.Action, r.Reason)
+	}
+}

@@ -173,6 +173,106 @@ func (m *Manager) MemoryLift(ctx context.Context, d MemoryDeed) error {
 	return err
 }
 
+// MemoryLiftHigh lifts the memory.high that the session's user has asked for, if it still
+// is that one. Who did, when and why is written down first: who is killed in between leaves
+// a note of a memory.high that is in force for all that, which the kernel is asked about.
+func (m *Manager) MemoryLiftHigh(ctx context.Context, d MemoryDeed, high uint64) error {
+	self, err := proc.Self()
+	if err != nil {
+		return err
+	}
+	_, err = m.memoryUpdate(ctx, &d, memlimit.MayBrake, func(ctx context.Context, r *store.Session, box Box) error {
+		if n, ok := wantedHigh(r).Value(); !ok || n != high {
+			return errNotAnyMore
+		}
+		before := r.Memory.Lifted
+		r.Memory.Lifted = &store.Lifted{High: high, By: store.ProcID(self), At: time.Now().UTC(), Reason: d.Reason}
+		if err := m.store.Put(*r); err != nil {
+			return err
+		}
+		err := setHigh(ctx, box, memlimit.Max())
+		if err != nil && !isLifted(box) { // it may be for all that
+			r.Memory.Lifted = before
+			err = errors.Join(err, m.store.Put(*r))
+		}
+		return err
+	})
+	return err
+}
+
+// MemoryRestoreHigh sets the memory.high again that [Manager.MemoryLiftHigh] has lifted, if
+// the session does with less than that.
+func (m *Manager) MemoryRestoreHigh(ctx context.Context, d MemoryDeed) error {
+	_, err := m.memoryUpdate(ctx, &d, 0, func(ctx context.Context, r *store.Session, box Box) error {
+		if r.State != store.StateOpen || r.Memory.Lifted == nil || !fitsHigh(r, box) {
+			return errNotAnyMore
+		}
+		// Without the controller there is nothing that could be lifted.
+		if err := setHigh(ctx, box, wantedHigh(r)); err != nil && !errors.Is(err, ErrUnsupported) {
+			return err
+		}
+		r.Memory.Lifted = nil
+		return nil
+	})
+	return err
+}
+
+// isLifted asks the kernel whether a box has no memory.high now, or may have none.
+func isLifted(box Box) bool {
+	all, err := box.Limits(memlimit.Limits{MemoryHigh: memlimit.Max()})
+	if err != nil {
+		return true
+	}
+	for i := range all {
+		if all[i].File == "memory.high" {
+			return all[i].Value.IsMax()
+		}
+	}
+	return false
+}
+
+// fitsHigh says whether what a session has is well below the memory.high that its user
+// wants.
+func fitsHigh(r *store.Session, box Box) bool {
+	high, ok := wantedHigh(r).Value()
+	if !ok {
+		return true
+	}
+	u, err := box.Usage("")
+	if err != nil || u.MemoryBytes == nil {
+		return false
+	}
+	demand := *u.MemoryBytes
+	if u.SwapBytes != nil {
+		demand += *u.SwapBytes
+	}
+	return memlimit.FitsHigh(demand, high)
+}
+
+// restoreLeft sets a memory.high again that a guard has lifted and did not live to set, and
+// says whether it did.
+func (m *Manager) restoreLeft(ctx context.Context, rec *store.Session, dry bool) (bool, error) {
+	if rec.State != store.StateOpen || rec.Memory == nil || rec.Memory.Lifted == nil {
+		return false, nil
+	}
+	if _, held, err := m.store.Guard(); err != nil || held {
+		return false, err
+	}
+	if dry {
+		box, err := m.openBox(rec)
+		if err != nil {
+			return false, err
+		}
+		defer box.Close()
+		return fitsHigh(rec, box), nil
+	}
+	err := m.MemoryRestoreHigh(ctx, MemoryDeed{ID: rec.ID, Inode: rec.Inode})
+	if errors.Is(err, errNotAnyMore) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
 // wantedHigh is the memory.high that the user of a session wants, max if none was asked
 // for.
 func wantedHigh(r *store.Session) memlimit.Size {
@@ -182,13 +282,13 @@ func wantedHigh(r *store.Session) memlimit.Size {
 	return memlimit.Max()
 }
 
-// brakes says whether a guard may set the memory.high of a session, or has.
+// brakes says whether a guard may set or lift the memory.high of a session, or has.
 func brakes(r *store.Session) bool {
 	if r.Memory == nil {
 		return false
 	}
 	steps, _ := memlimit.ParseSteps(r.Memory.Steps)
-	return r.Memory.Brake != 0 || steps&memlimit.MayBrake != 0
+	return r.Memory.Brake != 0 || r.Memory.Lifted != nil || steps&memlimit.MayBrake != 0
 }
 
 // liftLeft takes away a brake that a guard has left behind, and says whether it did. One

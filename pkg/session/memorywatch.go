@@ -94,6 +94,8 @@ type MemoryWatch struct {
 	// High is the memory.high that was asked for; memlimit.Infinity for none. Brake is what
 	// a guard has set it to, 0 if it has not.
 	High, Brake uint64
+	// Lifted says that a guard has lifted High.
+	Lifted bool
 	// OnWarn is a command line, run in Cwd; Notify is "" or "desktop".
 	OnWarn, Cwd, Notify string
 	Steps               memlimit.Steps
@@ -147,9 +149,9 @@ func memoryWatch(rec *store.Session, tasks []store.Task) MemoryWatch {
 	w.OnWarn, w.Notify, w.Protected, w.Frozen, w.Thawed = p.OnWarn, p.Notify, p.Protected, p.Frozen, p.Thawed
 	// Steps of another version: those that it does not know it does not take.
 	w.Steps, _ = memlimit.ParseSteps(p.Steps)
-	w.Warn = p.Warn == "on" || p.Warn == "" && (w.Ceiling != memlimit.Infinity || w.OnWarn != "" || w.Notify != "")
-	w.Brake = p.Brake
-	w.Policy = w.Warn || w.Steps != 0 || w.Frozen != 0 || w.Brake != 0 // what a guard froze it thaws
+	w.Warn = p.Warn == "on" || p.Warn == "" && (w.Ceiling != memlimit.Infinity || w.High != memlimit.Infinity || w.OnWarn != "" || w.Notify != "")
+	w.Brake, w.Lifted = p.Brake, p.Lifted != nil && w.High != memlimit.Infinity
+	w.Policy = w.Warn || w.Steps != 0 || w.Frozen != 0 || w.Brake != 0 || w.Lifted // what a guard froze it thaws
 	if rec.Kind == store.KindLineage {
 		w.Lineage = rec.ID
 		w.Steps &^= memlimit.MayBrake | memlimit.MayHibernate // there is nothing to write to
@@ -170,6 +172,9 @@ func memoryWatchInfo(rec *store.Session, frozen bool) *MemoryWatchInfo {
 		return nil
 	}
 	i := &MemoryWatchInfo{Warn: w.Warn, OnWarn: w.OnWarn, Notify: w.Notify, Steps: w.Steps.String(), Protected: w.Protected}
+	if w.Lifted {
+		i.HighLifted = &HighLiftedInfo{HighBytes: w.High, At: rec.Memory.Lifted.At, Reason: rec.Memory.Lifted.Reason}
+	}
 	if frozen && w.Frozen != 0 {
 		since := (proc.Clock() - w.Frozen).Seconds()
 		i.FrozenSeconds = &since

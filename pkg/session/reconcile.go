@@ -152,7 +152,8 @@ func (m *Manager) reconcile(ctx context.Context, info Info, o *ReconcileOptions)
 	return r
 }
 
-// reconcileBrake takes a brake away that stands there without a guard.
+// reconcileBrake takes a brake away that stands there without a guard, and sets a
+// memory.high again that one has lifted.
 func (m *Manager) reconcileBrake(ctx context.Context, r *Reconciled, rec *store.Session, dry bool) {
 	lifted, err := m.liftLeft(ctx, rec, dry)
 	if err != nil {
@@ -160,6 +161,13 @@ func (m *Manager) reconcileBrake(ctx context.Context, r *Reconciled, rec *store.
 	}
 	if lifted && r.Action == ActionNone {
 		r.Action, r.Reason = ActionUpdated, "the brake that a guard had left was taken away"
+	}
+	restored, err := m.restoreLeft(ctx, rec, dry)
+	if err != nil {
+		r.Error = "set its memory.high again: " + err.Error()
+	}
+	if restored && r.Action == ActionNone {
+		r.Action, r.Reason = ActionUpdated, "the memory.high that a guard had lifted is in force again"
 	}
 }
 

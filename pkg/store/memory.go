@@ -30,6 +30,17 @@ type MemoryPolicy struct {
 	// Brake is what a guard has set memory.high to, or is about to; 0: it is as Limits
 	// says.
 	Brake uint64 `json:"brake_bytes,omitempty"`
+	// Lifted says that a guard has lifted the memory.high that Limits asks for, or is about
+	// to; nil: it is in force.
+	Lifted *Lifted `json:"high_lifted,omitempty"`
+}
+
+// Lifted is a memory.high that is not in force, as the session stood at it.
+type Lifted struct {
+	High   uint64    `json:"high_bytes"` // as it was asked for
+	By     ProcID    `json:"by"`         // the guard that did
+	At     time.Time `json:"at"`
+	Reason string    `json:"reason"`
 }
 
 func (p *MemoryPolicy) check() error {

@@ -141,7 +141,7 @@ func (f *Facts) warned(s *plan.Scenario, r *Record) {
 
 func (f *Facts) acted(r *Record) {
 	f.Acts = append(f.Acts, Act{At: r.At, Do: r.Do, Session: r.Session, Text: r.Text})
-	if !r.OK || r.Session == "" || r.Do == "thaw" || r.Do == "arm" || r.Do == "helpless" {
+	if !r.OK || r.Session == "" || r.Do == "thaw" || r.Do == "arm" || r.Do == "restore" || r.Do == "helpless" {
 		return
 	}
 	f.Victims = add(f.Victims, r.Session)

@@ -143,7 +143,8 @@ this user, outside of the session, for 30 s at most; its environment says what i
 about:
   SESSIONBOX_WARN_TEXT                   the warning, for people
   SESSIONBOX_WARN_LEVEL, _CHANGE, _CAUSE notice, warn, critical, emergency, ok; raised,
-                                         repeated, eased, cleared; size, slope, pressure, events
+                                         repeated, eased, cleared; size, slope, pressure,
+                                         events, stall (at memory.high)
   SESSIONBOX_WARN_SESSION, _NAME         the session, by id and name
   SESSIONBOX_WARN_HARD_BYTES, _LIMIT_BYTES, _LIMIT_OF
                                          what is used, of what limit, whose that is
@@ -152,8 +153,9 @@ about:
 With --memory-steps more is done than to warn, in this order: hold (new sessions wait),
 hibernate (idle for ten minutes, it is put into swap, and woken by the next command),
 brake (memory.high is kept at 90 % of a ceiling of its own, and taken away from who stands
-at it for 10 s; one that --memory-high asks for is left alone), freeze (it stands still and
-is thawed when there is memory again), close. Defaults are in [memory] of the config file.
+at it for 10 s, as is one that --memory-high asks for, until less than 90 % of it is in
+use), freeze (it stands still and is thawed when there is memory again), close. Defaults are
+in [memory] of the config file.
 
 On macOS no kernel object holds a session by itself. With --lineage-mode direct its
 processes are known by their ancestry, which is best effort; with job they are below a

@@ -195,7 +195,7 @@ func Ceiling(c memlimit.Ceiling, st Style) string {
 	if c.InForce {
 		return fmt.Sprintf("%s %s, in force", c.File, c.Value)
 	}
-	return st.paint(yellow, NotInForce(c))
+	return st.paint(yellow, NotInForce(c)+fixOf(&c))
 }
 
 // Ceilings writes a table of ceilings.

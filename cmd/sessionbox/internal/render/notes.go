@@ -63,7 +63,7 @@ func (n *notes) of(i *session.Info, parentFrozen bool) {
 		n.add("*", yellow, i, OOMNotInForce(o))
 	}
 	for _, why := range reasons(i.Limits) {
-		n.add("*", yellow, i, NotInForce(why...))
+		n.add("*", yellow, i, NotInForce(why...)+fixOf(&why[0]))
 	}
 }
 
@@ -100,6 +100,15 @@ func NotInForce(all ...memlimit.Ceiling) string {
 		verb = "are"
 	}
 	return fmt.Sprintf("%s %s not in force: %s", strings.Join(what, ", "), verb, all[0].Why)
+}
+
+// fixOf says how a ceiling that the kernel would have comes to be in force; what it takes
+// to have the kernel's control is a matter for doctor.
+func fixOf(c *memlimit.Ceiling) string {
+	if c.Missing() || c.Fix == "" {
+		return ""
+	}
+	return " (" + c.Fix + ")"
 }
 
 // NotInForceLines says it for a list of ceilings, one line for each reason.
