@@ -88,6 +88,10 @@ func anchorReady(byPipe bool) {
 // helpOut runs this process as a helper of a box that Linux alone has.
 func helpOut(args []string) (code int, done bool) {
 	switch args[1] {
+	case ContainerArg:
+		return containerMain(args[2:]), true
+	case ContainerInitArg:
+		return containerInit(), true
 	case LogArg:
 		return report("log", logMain(args[2:])), true
 	case anchor.Arg:

@@ -35,9 +35,11 @@ type Info struct {
 	// KeptFrom are the ids of the sessions that its processes were kept from.
 	KeptFrom []string `json:"kept_from,omitempty"`
 	// TmpDir is its directory for temporary files, removed when it is closed.
-	TmpDir string     `json:"tmp_dir,omitempty"`
-	Box    BoxInfo    `json:"box"`
-	Tasks  []TaskInfo `json:"tasks"`
+	TmpDir string `json:"tmp_dir,omitempty"`
+	// Container is absent when the session is no OCI container.
+	Container *ContainerInfo `json:"container,omitempty"`
+	Box       BoxInfo        `json:"box"`
+	Tasks     []TaskInfo     `json:"tasks"`
 	// Running counts tasks whose command lives; Leftovers the processes that
 	// outlived their command; Processes all that are alive in the box.
 	Running   int       `json:"running"`

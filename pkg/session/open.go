@@ -11,6 +11,7 @@ import (
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"github.com/sessionbox/sessionbox/pkg/internal/config"
+	"github.com/sessionbox/sessionbox/pkg/internal/oci"
 	"github.com/sessionbox/sessionbox/pkg/internal/proc"
 	"github.com/sessionbox/sessionbox/pkg/memlimit"
 	"github.com/sessionbox/sessionbox/pkg/store"
@@ -55,6 +56,8 @@ type OpenOptions struct {
 	PrivateTmp bool
 	// Memory is how its memory is watched.
 	Memory MemoryOptions
+	// Container makes it an OCI container; nil: its commands run as the caller does.
+	Container *ContainerOptions
 }
 
 // OwnerOptions name an owner: a process, or whoever renews a lease in time.
@@ -100,12 +103,16 @@ func (m *Manager) Open(ctx context.Context, o OpenOptions) (*Session, error) {
 	if err != nil {
 		return nil, err
 	}
+	bundle, err := m.placeContainer(&rec, &o)
+	if err != nil {
+		return nil, err
+	}
 	if !o.Attach && !o.TakeOver { // which most often opens none
 		if err := m.unheld(ctx); err != nil {
 			return nil, err
 		}
 	}
-	at := place{kernel: o.RequireKernel}
+	at := place{kernel: o.RequireKernel || o.Container != nil}
 	if own := m.ownSession(); len(own) > 0 && !o.NoParent {
 		if p, err := m.store.Get(own[len(own)-1]); err == nil && p.State != store.StateOpen {
 			return nil, &Error{Kind: ErrClosed, Session: p.ID, Text: "the session around this one is being closed"}
@@ -124,11 +131,14 @@ func (m *Manager) Open(ctx context.Context, o OpenOptions) (*Session, error) {
 			return nil, &Error{Kind: ErrUnsupported, Session: rec.Parent, Text: "the session around this one is a lineage box, which the kernel does not enforce",
 				Hint: "--no-parent makes it independent"}
 		}
+		if rec.Kind == store.KindLineage && rec.Container != nil {
+			return nil, needsKernel(rec.Parent)
+		}
 	}
 	if s, err := m.claim(ctx, &rec, &o); s != nil || err != nil {
 		return s, err
 	}
-	return m.build(ctx, rec, at, ag)
+	return m.build(ctx, rec, at, ag, bundle)
 }
 
 // place is where a box is made.
@@ -141,8 +151,9 @@ type place struct {
 	kernel bool
 }
 
-// build makes the box of a session whose record was claimed.
-func (m *Manager) build(ctx context.Context, rec store.Session, at place, ag aggregate) (*Session, error) {
+// build makes the box of a session whose record was claimed, and the container of a
+// bundle in it.
+func (m *Manager) build(ctx context.Context, rec store.Session, at place, ag aggregate, bundle *oci.Bundle) (*Session, error) {
 	if err := m.makeTmp(&rec); err != nil {
 		m.abandon(&rec)
 		return nil, err
@@ -154,9 +165,24 @@ func (m *Manager) build(ctx context.Context, rec store.Session, at place, ag agg
 	}
 	rec.Mark = mark(box.Mark(true))
 	s := &Session{m: m, rec: rec, box: box}
-	if err := s.publish(); err != nil {
-		clean, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+	if bundle != nil {
+		err = s.startContainer(ctx, bundle)
+	}
+	if err == nil {
+		err = s.publish()
+	}
+	if err != nil {
+		clean, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*killTime)
 		defer cancel()
+		if bundle != nil {
+			if kerr := box.Kill(clean, ""); kerr != nil {
+				box.Close() // the record stays, for a close that can end it
+				return nil, errors.Join(err, kerr)
+			}
+			if derr := m.deleteContainer(clean, &rec, box); derr != nil {
+				m.log.Debug("clear up behind a container", "err", derr)
+			}
+		}
 		box.Remove(clean)
 		box.Close()
 		m.abandon(&rec)
@@ -235,6 +261,9 @@ func (m *Manager) newRecord(o *OpenOptions) (store.Session, aggregate, error) {
 		StateDir: m.store.Dirs().State, Owner: owner, Generation: generation, OnOwnerExit: o.OnOwnerExit,
 		OOMPolicy: o.OOM, IdleTimeout: o.IdleTimeout, IdleAction: o.IdleAction, Active: clock, Sampled: clock, PrivateTmp: o.PrivateTmp,
 		Memory: memory,
+	}
+	if o.Container != nil {
+		return rec, aggregate{all}, nil // it would not be seen inside
 	}
 	return rec, aggregate{all}, m.placeTmp(&rec)
 }

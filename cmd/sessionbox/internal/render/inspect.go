@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -48,6 +49,9 @@ func Inspect(w io.Writer, i *session.Info, st Style) error {
 		field("watched", "%s", Clean(watchText(d)))
 	}
 	field("box", "%s", boxText(i))
+	if c := i.Container; c != nil {
+		field("container", "%s, bundle %s%s", Clean(filepath.Base(c.Runtime)), Clean(c.Bundle), map[bool]string{false: ", " + st.paint(red, "ended")}[c.Running])
+	}
 	for _, why := range i.Box.MayEscape {
 		field("escapes", "%s", why)
 	}
