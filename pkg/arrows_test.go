@@ -19,6 +19,7 @@ var arrows = map[string][]string{
 	"pkg/internal/park":   {},
 	"pkg/internal/tmpdir": {},
 	"pkg/internal/oci":    {},
+	"pkg/internal/doors":  {},
 	"pkg/internal/config": {"pkg/memlimit"},
 	"pkg/internal/watch":  {},
 	"pkg/store":           {"pkg/memlimit", "pkg/internal/watch"},
@@ -26,8 +27,8 @@ var arrows = map[string][]string{
 	"pkg/darwinjob":       {"pkg/internal/kfile", "pkg/internal/proc"},
 	"pkg/internal/anchor": {"pkg/cgroup", "pkg/memlimit", "pkg/internal/kfile", "pkg/internal/proc", "pkg/internal/park"},
 	"pkg/scope":           {"pkg/cgroup", "pkg/memlimit", "pkg/internal/kfile", "pkg/internal/proc", "pkg/internal/park"},
-	"pkg/session":         {"pkg/scope", "pkg/cgroup", "pkg/store", "pkg/memlimit", "pkg/internal/anchor", "pkg/darwinjob", "pkg/internal/keeper", "pkg/internal/oci", "pkg/internal/config", "pkg/internal/kfile", "pkg/internal/proc", "pkg/internal/park", "pkg/internal/tasklog", "pkg/internal/tmpdir", "pkg/internal/watch"},
-	"pkg/guard":           {"pkg/session", "pkg/scope", "pkg/cgroup", "pkg/store", "pkg/memlimit", "pkg/internal/anchor", "pkg/darwinjob", "pkg/internal/keeper", "pkg/internal/oci", "pkg/internal/config", "pkg/internal/kfile", "pkg/internal/proc", "pkg/internal/park", "pkg/internal/tasklog", "pkg/internal/tmpdir", "pkg/internal/watch"},
+	"pkg/session":         {"pkg/scope", "pkg/cgroup", "pkg/store", "pkg/memlimit", "pkg/internal/anchor", "pkg/darwinjob", "pkg/internal/keeper", "pkg/internal/oci", "pkg/internal/doors", "pkg/internal/config", "pkg/internal/kfile", "pkg/internal/proc", "pkg/internal/park", "pkg/internal/tasklog", "pkg/internal/tmpdir", "pkg/internal/watch"},
+	"pkg/guard":           {"pkg/session", "pkg/scope", "pkg/cgroup", "pkg/store", "pkg/memlimit", "pkg/internal/anchor", "pkg/darwinjob", "pkg/internal/keeper", "pkg/internal/oci", "pkg/internal/doors", "pkg/internal/config", "pkg/internal/kfile", "pkg/internal/proc", "pkg/internal/park", "pkg/internal/tasklog", "pkg/internal/tmpdir", "pkg/internal/watch"},
 
 	"pkg/internal/tasklog": {},
 	"pkg/internal/keeper":  {"pkg/memlimit", "pkg/internal/park", "pkg/darwinjob", "pkg/store", "pkg/internal/kfile", "pkg/internal/proc", "pkg/internal/watch"},

@@ -27,7 +27,7 @@ func TestSystemdOCI(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer root.Close()
-	for _, route := range []hosts.Route{hosts.AsRoot, hosts.Manager, hosts.SSH} {
+	for route, tests := range map[hosts.Route][]string{hosts.AsRoot: ociTests, hosts.Manager: ociTests, hosts.SSH: {"TestOCISession", "TestSpec"}} {
 		t.Run(string(route), func(t *testing.T) {
 			h := boot(ctx, t, root, hosts.Options{Files: s.files, Linger: route == hosts.Manager})
 			ctx, cancel := context.WithTimeoutCause(ctx, ociTimeout+time.Minute, fmt.Errorf("the suite hangs"))
@@ -35,7 +35,7 @@ func TestSystemdOCI(t *testing.T) {
 			var out bytes.Buffer
 			both := io.MultiWriter(&out, show(t))
 			err := h.Run(ctx, hosts.Command{
-				Route: route, Args: s.args(ociTimeout, ociTests...), Env: append(s.env("systemd", route), "SESSIONBOX_TEST_OCI=1"),
+				Route: route, Args: s.args(ociTimeout, tests...), Env: append(s.env("systemd", route), "SESSIONBOX_TEST_OCI=1"),
 				Dir: hosts.PayloadDir, Stdout: both, Stderr: both,
 			})
 			exit, ran := hosts.ExitCode(err)

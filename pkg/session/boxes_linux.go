@@ -84,7 +84,7 @@ func (m *Manager) makeBox(ctx context.Context, rec *store.Session, at place, ag 
 	}
 	e := &Error{Kind: ErrUnsupported, Text: "no box can be made here", Err: errors.Join(tried.errs...),
 		Hint: "`sessionbox doctor` says what is missing and how to get it"}
-	if at.kernel && wanted == "" {
+	if at.kernel && wanted == "" && rec.Container == nil && !rec.Strict {
 		e.Hint += "; without --require kernel there is the lineage box"
 	}
 	return nil, e

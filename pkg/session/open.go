@@ -56,6 +56,9 @@ type OpenOptions struct {
 	PrivateTmp bool
 	// Memory is how its memory is watched.
 	Memory MemoryOptions
+	// Strict closes to its commands the ways by which others would start something for
+	// them, as far as the kernel lets a user do that; [Info].Strict says which.
+	Strict bool
 	// Container makes it an OCI container; nil: its commands run as the caller does.
 	Container *ContainerOptions
 }
@@ -107,12 +110,17 @@ func (m *Manager) Open(ctx context.Context, o OpenOptions) (*Session, error) {
 	if err != nil {
 		return nil, err
 	}
+	if o.Strict {
+		if err := m.closeDoors(ctx, &rec); err != nil {
+			return nil, err
+		}
+	}
 	if !o.Attach && !o.TakeOver { // which most often opens none
 		if err := m.unheld(ctx); err != nil {
 			return nil, err
 		}
 	}
-	at := place{kernel: o.RequireKernel || o.Container != nil}
+	at := place{kernel: o.RequireKernel || o.Container != nil || o.Strict}
 	if own := m.ownSession(); len(own) > 0 && !o.NoParent {
 		if p, err := m.store.Get(own[len(own)-1]); err == nil && p.State != store.StateOpen {
 			return nil, &Error{Kind: ErrClosed, Session: p.ID, Text: "the session around this one is being closed"}
@@ -133,6 +141,9 @@ func (m *Manager) Open(ctx context.Context, o OpenOptions) (*Session, error) {
 		}
 		if rec.Kind == store.KindLineage && rec.Container != nil {
 			return nil, needsKernel(rec.Parent)
+		}
+		if rec.Kind == store.KindLineage && rec.Strict {
+			return nil, strictNeedsKernel(rec.Parent)
 		}
 	}
 	if s, err := m.claim(ctx, &rec, &o); s != nil || err != nil {

@@ -258,7 +258,13 @@ func (s *Session) start(ctx context.Context, cmd *exec.Cmd, leaf string) error {
 				Hint: "it may have been removed meanwhile; -w DIR names another one"}
 		}
 	}
-	err := s.box.Start(ctx, leaf, cmd)
+	start := func() error { return s.box.Start(ctx, leaf, cmd) }
+	err := error(nil)
+	if s.rec.Strict {
+		err = s.startStrict(ctx, cmd, start)
+	} else {
+		err = start()
+	}
 	var pe *fs.PathError
 	if errors.As(err, &pe) && strings.HasPrefix(pe.Op, "fork/exec") {
 		return commandError(cmd, err)
@@ -302,7 +308,7 @@ func (s *Session) environ(env []string) []string {
 		}
 		return false
 	})
-	return tmpEnviron(&s.rec, append(env, own...))
+	return strictEnviron(&s.rec, tmpEnviron(&s.rec, append(env, own...)))
 }
 
 // tie asks the anchor to watch us; one that is not there is started.
@@ -370,6 +376,9 @@ func (s *Session) Exec(ctx context.Context, cmd *exec.Cmd) error {
 	}
 	if cmd.Err != nil || cmd.Path == "" {
 		return commandError(cmd, cmd.Err)
+	}
+	if s.rec.Strict {
+		return &Error{Kind: ErrUnsupported, Session: s.Name(), Text: "is strict, and a process that runs cannot close its doors itself", Hint: "leave out --replace"}
 	}
 	lock, err := s.enter(ctx)
 	if err != nil {

@@ -101,6 +101,13 @@ type Container struct {
 	Init ProcID `json:"init"`
 }
 
+// Door is one way out of a session's box.
+type Door struct {
+	Name   string `json:"door"`
+	Closed bool   `json:"closed"`
+	Text   string `json:"text"` // how it is closed, or why not
+}
+
 // Session is the record of one session.
 type Session struct {
 	Schema int               `json:"schema"`         // set by Claim and Put
@@ -186,6 +193,11 @@ type Session struct {
 
 	// Container is nil when the session is no container.
 	Container *Container `json:"container,omitempty"`
+
+	// Strict says that for its commands the doors are closed that can be; Doors which those
+	// are, found when it was opened.
+	Strict bool   `json:"strict,omitempty"`
+	Doors  []Door `json:"doors,omitempty"`
 
 	// Mark is what had been counted of want of memory around the box when it was made.
 	Mark *memlimit.Mark `json:"oom_before,omitempty"`

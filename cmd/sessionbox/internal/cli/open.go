@@ -27,6 +27,7 @@ type openOptions struct {
 	takeOver   bool
 	noParent   bool
 	privateTmp bool
+	strict     bool
 	oci        string
 	runtime    string
 
@@ -58,16 +59,17 @@ func (o *openOptions) flags(f *pflag.FlagSet) {
 	f.StringVar(&o.idleAction, "idle-action", "", "`DO` with an idle one: warn (default), freeze or close")
 	f.BoolVar(&o.noParent, "no-parent", false, "be independent of the session this is called from")
 	f.BoolVar(&o.privateTmp, "private-tmp", false, "make the session's SESSIONBOX_TMPDIR the TMPDIR of its commands, too")
+	f.BoolVar(&o.strict, "strict", false, "close the ways to have something started outside of the session")
 	f.StringVar(&o.oci, "oci", "", "make the session a container of the OCI bundle in this `DIR`")
 	f.StringVar(&o.runtime, "runtime", "", "its `RUNTIME`: crun or runc (default: the first in PATH)")
-	mirror(f, "on-owner-exit", "idle-timeout", "idle-action", "backend", "require", "cgroup-root", "memory-max", "memory-high", "swap-max", "pids-max", "oom", "memory-warn", "on-warn", "notify", "memory-steps", "grace", "private-tmp", "runtime")
+	mirror(f, "on-owner-exit", "idle-timeout", "idle-action", "backend", "require", "cgroup-root", "memory-max", "memory-high", "swap-max", "pids-max", "oom", "memory-warn", "on-warn", "notify", "memory-steps", "grace", "private-tmp", "runtime", "strict")
 }
 
 // options checks the words among the flags.
 func (o *openOptions) options() (session.OpenOptions, error) {
 	so := session.OpenOptions{Name: o.name, Labels: o.labels, Limits: o.limits, Grace: o.grace, NoParent: o.noParent, Attach: o.attach, TakeOver: o.takeOver,
 		OnOwnerExit: store.OwnerExit(o.onOwnerExit), IdleTimeout: value(o.idleTimeout), IdleAction: store.IdleAction(o.idleAction), OOM: store.OOMPolicy(o.oom),
-		PrivateTmp: o.privateTmp}
+		PrivateTmp: o.privateTmp, Strict: o.strict}
 	switch {
 	case o.oci != "":
 		so.Container = &session.ContainerOptions{Bundle: o.oci, Runtime: o.runtime}
@@ -153,6 +155,14 @@ With --memory-steps more is done than to warn, in this order: hold (new sessions
 hibernate (idle for ten minutes, it is put into swap, and woken by the next command),
 brake (slowed for 10 s at most, below a ceiling of its own), freeze (it stands still and
 is thawed when there is memory again), close. Defaults are in [memory] of the config file.
+
+What a command asks somebody else to start was never in the box: a service manager, a
+docker daemon, a tmux server. With --strict the kernel keeps it from asking, without
+privileges: in namespaces of its own the sockets of those are hidden, cgroups and
+sessionbox's records are read-only, and no_new_privs is set, so sudo does nothing. Root
+becomes one without CAP_SYS_ADMIN. Each door, closed or not and why, is listed by inspect
+and doctor; some stay open, such as ssh to this machine. Sessions cannot be opened from
+inside.
 
 With --oci the session is a container of crun or runc, made of a bundle that is only
 read. Its commands run inside, as the user, in the directory and with the environment

@@ -52,6 +52,15 @@ func Inspect(w io.Writer, i *session.Info, st Style) error {
 	if c := i.Container; c != nil {
 		field("container", "%s, bundle %s%s", Clean(filepath.Base(c.Runtime)), Clean(c.Bundle), map[bool]string{false: ", " + st.paint(red, "ended")}[c.Running])
 	}
+	if i.Strict != nil {
+		for _, d := range i.Strict.Doors {
+			if d.Closed {
+				field("closed", "%s: %s", d.Name, Clean(d.Text))
+			} else {
+				field("open", "%s", st.paint(yellow, d.Name+": "+Clean(d.Text)))
+			}
+		}
+	}
 	for _, why := range i.Box.MayEscape {
 		field("escapes", "%s", why)
 	}
