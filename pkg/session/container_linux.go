@@ -39,6 +39,9 @@ import (
 // viewOf: it enables controllers in each directory from the root of what it sees.
 const containerLeaf = "container"
 
+// guestLeaf is where the container of another program goes, see [Session.Spec].
+const guestLeaf = "guest"
+
 // runtimeTime bounds one call of the runtime.
 const runtimeTime = 30 * time.Second
 
@@ -89,7 +92,7 @@ func (s *Session) cgroupsPath(systemd bool) (string, error) {
 			return "", err
 		}
 	}
-	return inMount(g, containerLeaf)
+	return inMount(g, guestLeaf)
 }
 
 // inMount is the path of a directory of the box as a runtime names it: from the mount.
@@ -420,7 +423,7 @@ func (s *Session) startInside(ctx context.Context, cmd *exec.Cmd, leaf string) e
 	defer failed.Close()
 	path, args, env, dir, extra := cmd.Path, cmd.Args, cmd.Env, cmd.Dir, cmd.ExtraFiles
 	cmd.Path, cmd.Args, cmd.Env, cmd.Dir = helper, in.args, in.env, "/"
-	cmd.ExtraFiles = append(extra[:len(extra):len(extra)], in.process, in.order, w)
+	cmd.ExtraFiles = append(slices.Clip(extra), in.process, in.order, w)
 	err = s.box.Start(ctx, leaf, cmd)
 	cmd.Path, cmd.Args, cmd.Env, cmd.Dir, cmd.ExtraFiles = path, args, env, dir, extra
 	w.Close()

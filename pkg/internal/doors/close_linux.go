@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"net"
 	"os"
@@ -77,6 +78,11 @@ func closeAll(records string) ([]place, error) {
 			return nil, fmt.Errorf("make %s read-only: %w", dir, err)
 		}
 	}
+	if os.Geteuid() != 0 {
+		if err := ownCopies(sshIncludes); err != nil {
+			return nil, fmt.Errorf("copy %s: %w", sshIncludes, err)
+		}
+	}
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return nil, fmt.Errorf("no_new_privs: %w", err)
 	}
@@ -120,7 +126,7 @@ func mountsOf(types ...int64) ([]string, error) {
 		}
 		path := unescape(fields[4])
 		var st unix.Statfs_t
-		if unix.Statfs(path, &st) == nil && slices.Contains(types, int64(st.Type)) {
+		if unix.Statfs(path, &st) == nil && slices.Contains(types, st.Type) {
 			at = append(at, path) // else something is mounted over it
 		}
 	}
@@ -159,6 +165,46 @@ func protect(dir string) error {
 	}
 	if err != nil {
 		return err
+	}
+	return readOnly(dir)
+}
+
+// sshIncludes is what the configuration of ssh includes on Debian, Fedora and others. ssh
+// reads none of it that is neither root's nor the user's, and root is nobody in here.
+const sshIncludes = "/etc/ssh/ssh_config.d"
+
+// maxCopy bounds each file that is copied, in bytes.
+const maxCopy = 1 << 20
+
+// ownCopies covers a directory by copies of its files that are the user's.
+func ownCopies(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil // there is none, or none for this user
+	}
+	files := map[string][]byte{}
+	for _, e := range entries {
+		f, err := os.Open(filepath.Join(dir, e.Name()))
+		if err != nil {
+			continue // not for this user
+		}
+		if fi, err := f.Stat(); err == nil && fi.Mode().IsRegular() {
+			if b, err := io.ReadAll(io.LimitReader(f, maxCopy)); err == nil {
+				files[e.Name()] = b
+			}
+		}
+		f.Close()
+	}
+	if len(files) == 0 {
+		return nil
+	}
+	if err := unix.Mount("tmpfs", dir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "mode=0755"); err != nil {
+		return err
+	}
+	for name, b := range files {
+		if err := os.WriteFile(filepath.Join(dir, name), b, 0o644); err != nil {
+			return err
+		}
 	}
 	return readOnly(dir)
 }

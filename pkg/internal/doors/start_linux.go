@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -46,7 +47,7 @@ func Start(ctx context.Context, cmd *exec.Cmd, helper, records string, start fun
 	path, args, extra, before := cmd.Path, cmd.Args, cmd.ExtraFiles, cmd.SysProcAttr
 	cmd.Path = helper
 	cmd.Args = append([]string{"sessionbox", Arg, strconv.Itoa(3 + len(extra)), records, path}, args...)
-	cmd.ExtraFiles = append(extra[:len(extra):len(extra)], w)
+	cmd.ExtraFiles = append(slices.Clip(extra), w)
 	cmd.SysProcAttr = attr
 	err = start()
 	cmd.Path, cmd.Args, cmd.ExtraFiles, cmd.SysProcAttr = path, args, extra, before

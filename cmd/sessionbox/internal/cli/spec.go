@@ -21,7 +21,8 @@ that has ended, which are its user's to delete.
 A list in a merge patch replaces the one that is there: with BUNDLE, a directory,
 process.env is the bundle's own with the marks; without it, the marks alone.
 
-cgroupsPath is a path below the cgroup v2 mount. With --systemd-cgroup it is
+cgroupsPath is a path below the cgroup v2 mount; each container needs one of its own, so
+append something to it for a second one. With --systemd-cgroup it is
 slice:prefix:name, for a runtime that is told the same (runc --systemd-cgroup) and so
 has systemd make the cgroup.
 
