@@ -35,7 +35,7 @@ func (r *rig) attempts() []attempt {
 	all := []attempt{
 		{door: "container daemons", argv: r.payloads("hired").argv("E30", "--socket", socket), env: []string{"DOCKER_HOST=unix://" + socket}, always: true},
 		{door: "other processes", argv: []string{"ls", fmt.Sprintf("/proc/%d/root/", outside.id.pid)}, always: true},
-		{door: "sessionbox's records", argv: []string{"touch", filepath.Join(r.home, "state", "written")}, always: true},
+		{door: "sessionbox's records", argv: []string{"touch", filepath.Join(r.home, "state", "sessions", "written")}, always: true},
 		{door: "set-user-id programs", argv: []string{"sh", "-c", "! grep -q 'NoNewPrivs:.1' /proc/self/status"}, always: true},
 		{door: "kernel settings", argv: []string{"test", "-w", "/proc/sys/kernel/core_pattern"}},
 	}

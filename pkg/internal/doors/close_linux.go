@@ -73,7 +73,7 @@ func closeAll(records string) ([]place, error) {
 		}
 	}
 	// Root's files are root's also without capabilities, those in /proc/sys among them.
-	for _, dir := range []string{"/proc/sys", records} {
+	for _, dir := range append(recordDirs(records, os.Geteuid(), os.Getenv), "/proc/sys") {
 		if err := protect(dir); err != nil {
 			return nil, fmt.Errorf("make %s read-only: %w", dir, err)
 		}
@@ -161,7 +161,7 @@ func readOnly(at string) error {
 func protect(dir string) error {
 	err := unix.Mount(dir, dir, "", unix.MS_BIND|unix.MS_REC, "")
 	if errors.Is(err, unix.ENOENT) {
-		return nil // no session was opened yet
+		return nil // no session was opened there yet
 	}
 	if err != nil {
 		return err
@@ -279,8 +279,10 @@ func try(door string, there []place, records string, parent int) string {
 			return path + " may be written"
 		}
 	case Records:
-		if unix.Access(records, unix.W_OK) == nil {
-			return records + " may be written"
+		for _, dir := range recordDirs(records, os.Geteuid(), os.Getenv) {
+			if unix.Access(dir, unix.W_OK) == nil {
+				return dir + " may be written"
+			}
 		}
 	case Processes:
 		path = fmt.Sprintf("/proc/%d/root/", parent)

@@ -2,6 +2,7 @@ package doors
 
 import (
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -94,6 +95,20 @@ func places(uid int, get func(string) string) []place {
 	add(Terminals, []string{home}, ".screen")
 	add(Terminals, []string{get("SCREENDIR")}, "")
 	return all
+}
+
+// recordDirs are where the records of this user's sessions are: a guard does what they say.
+// What is beside them is not theirs alone.
+func recordDirs(state string, uid int, get func(string) string) []string {
+	var dirs []string
+	for _, in := range []string{state, filepath.Join("/run/user", strconv.Itoa(uid), "sessionbox"), filepath.Join(get("XDG_RUNTIME_DIR"), "sessionbox"), "/run/sessionbox"} {
+		for _, sub := range []string{"sessions", "names"} {
+			if dir := filepath.Join(in, sub); filepath.IsAbs(dir) && !slices.Contains(dirs, dir) {
+				dirs = append(dirs, dir)
+			}
+		}
+	}
+	return dirs
 }
 
 // socketPaths are the paths in an address: of D-Bus (unix:path=P,guid=…;…), of a daemon

@@ -30,8 +30,8 @@ type Refused struct{ Text string }
 func (e *Refused) Error() string { return e.Text }
 
 // Start has start start cmd with all doors closed: cmd is, for that call, a process of the
-// program helper that closes them. Records is sessionbox's own directory. The error is
-// that of start, a [*Refused], or what exec said, as exec.Cmd.Start gives it; ctx bounds
+// program helper that closes them. Records is where sessionbox keeps its records. The error
+// is that of start, a [*Refused], or what exec said, as exec.Cmd.Start gives it; ctx bounds
 // the wait for it. After an error cmd has ended.
 func Start(ctx context.Context, cmd *exec.Cmd, helper, records string, start func() error) error {
 	failed, w, err := os.Pipe()

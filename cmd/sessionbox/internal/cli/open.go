@@ -162,7 +162,7 @@ privileges: in namespaces of its own the sockets of those are hidden, cgroups an
 sessionbox's records are read-only, and no_new_privs is set, so sudo does nothing. Root
 becomes one without CAP_SYS_ADMIN. Each door, closed or not and why, is listed by inspect
 and doctor; some stay open, such as ssh to this machine. Sessions cannot be opened from
-inside.
+inside, and exec --replace is refused: a process that runs cannot close its own doors.
 
 With --oci the session is a container of crun or runc, made of a bundle that is only
 read. Its commands run inside, as the user, in the directory and with the environment
