@@ -14,6 +14,15 @@ var notOnLineage = map[string]string{
 	"TestBadRecordCrash":  "with no process there is no kernel object that stands for a session whose record is unusable",
 	"TestLogLastWords":    "it looks for who keeps the log among the members of a cgroup",
 	"TestLogPumpKilled":   "it looks for who keeps the log among the members of a cgroup",
+	"TestStrict":          "what a lineage box cannot hold leaves it without asking anybody",
+	"TestStrictCommands":  "what a lineage box cannot hold leaves it without asking anybody",
+	"TestOCISession":      "a container's cgroup is in that of the session",
+	"TestOCICommands":     "a container's cgroup is in that of the session",
+	"TestOCIEnds":         "a container's cgroup is in that of the session",
+	"TestOCIKilled":       "a container's cgroup is in that of the session",
+	"TestOCIBad":          "a container's cgroup is in that of the session",
+	"TestOCICloseHangs":   "a container's cgroup is in that of the session",
+	"TestSpec":            "a container's cgroup is in that of the session",
 	"TestAdoptLeftFrozen": "nothing is frozen while it is adopted",
 }
 

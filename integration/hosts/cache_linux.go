@@ -152,6 +152,16 @@ func (c *cache) make(key string, build func(tmp string) (string, error)) (err er
 	return os.Rename(made, c.path(key))
 }
 
+// remove takes a thing away. One that is half removed is never found by its key, and goes
+// with the next sweep. Its lock is held.
+func (c *cache) remove(key string) error {
+	tmp, err := c.temp()
+	if err != nil {
+		return err
+	}
+	return errors.Join(os.Rename(c.path(key), filepath.Join(tmp, key)), os.RemoveAll(tmp))
+}
+
 // prune removes what older recipes of the same kind left, those whose keys begin with
 // prefix, unless somebody uses it.
 func (c *cache) prune(prefix, keep string, log io.Writer) error {
@@ -172,7 +182,7 @@ func (c *cache) prune(prefix, keep string, log io.Writer) error {
 		}
 		if unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil {
 			fmt.Fprintf(log, "hosts: removing %s of an older recipe\n", key)
-			errs = append(errs, os.RemoveAll(c.path(key)))
+			errs = append(errs, c.remove(key))
 		}
 		errs = append(errs, lock.Close())
 	}

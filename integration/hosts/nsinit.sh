@@ -49,6 +49,12 @@ done
 
 hostname sbxtest
 chroot "$root" ip link set lo up
+# Not by chroot(1), in which nobody may make a user namespace.
+mkdir "$root/run/machine"
+cd "$root"
+pivot_root . run/machine
+umount -l /run/machine
+rmdir /run/machine
 exec env -i container=sbxtest PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
 	setpriv --bounding-set=-sys_module,-sys_time,-sys_rawio,-syslog \
-	chroot "$root" /lib/systemd/systemd --log-target=console --unit=multi-user.target
+	/lib/systemd/systemd --log-target=console --unit=multi-user.target

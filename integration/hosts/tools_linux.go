@@ -20,7 +20,7 @@ func buildTools() []tool {
 }
 
 func systemdTools() []tool {
-	return []tool{{"nsenter", "util-linux"}, {"setpriv", "util-linux"}, {"mount", "mount"}, {"chroot", "coreutils"}}
+	return []tool{{"nsenter", "util-linux"}, {"setpriv", "util-linux"}, {"mount", "mount"}, {"pivot_root", "util-linux"}, {"chroot", "coreutils"}}
 }
 
 func vmTools() []tool {

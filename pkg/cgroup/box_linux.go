@@ -62,6 +62,10 @@ type Box struct {
 	// away and make it again: one that is gone is looked for before it is believed
 	// that there are no leaves.
 	WorkNames []string
+	// Inner is the directory in Work that holds the leaves of tasks, "" if Work itself
+	// does: the cgroup of a container, which its runtime makes. Our own leaf stays in
+	// Work.
+	Inner string
 
 	mu   sync.RWMutex // guards Work once the box is in use
 	past []*Group     // former Works: a call may still be using one
@@ -181,7 +185,7 @@ func (b *Box) group(leaf string) (*Group, func(), error) {
 	}
 	for work := b.WorkDir(); ; {
 		if work != nil {
-			g, err := work.Child(leaf)
+			g, err := b.Leaf(work, leaf)
 			if err == nil {
 				return g, func() { g.Close() }, nil
 			}
@@ -200,6 +204,39 @@ func (b *Box) group(leaf string) (*Group, func(), error) {
 		}
 		work = again
 	}
+}
+
+// isInner says whether a leaf is in Inner.
+func (b *Box) isInner(leaf string) bool { return b.Inner != "" && leaf != AnchorLeaf }
+
+// Leaf opens a leaf below work, which is what Work is or was.
+func (b *Box) Leaf(work *Group, leaf string) (*Group, error) {
+	return b.leafIn(work, leaf, (*Group).Child)
+}
+
+// EnsureLeaf is Leaf that makes the leaf if it is not there, but not what holds it.
+func (b *Box) EnsureLeaf(work *Group, leaf string) (*Group, error) {
+	return b.leafIn(work, leaf, (*Group).Ensure)
+}
+
+func (b *Box) leafIn(work *Group, leaf string, open func(*Group, string) (*Group, error)) (*Group, error) {
+	if !b.isInner(leaf) {
+		return open(work, leaf)
+	}
+	inner, err := work.Child(b.Inner)
+	if err != nil {
+		return nil, err
+	}
+	defer inner.Close()
+	return open(inner, leaf)
+}
+
+// LeafName is a leaf's name below Work.
+func (b *Box) LeafName(leaf string) string {
+	if b.isInner(leaf) {
+		return b.Inner + "/" + leaf
+	}
+	return leaf
 }
 
 // on runs fn on the whole box or a leaf; a leaf that is gone is the empty one.
@@ -227,12 +264,12 @@ func (b *Box) LeafPath(leaf string) string {
 	if work == nil {
 		return ""
 	}
-	return filepath.Join(work.Path(), leaf)
+	return filepath.Join(work.Path(), b.LeafName(leaf))
 }
 
 // Prepare makes a leaf, when missing, and gives its inode.
 func (b *Box) Prepare(ctx context.Context, leaf string) (uint64, error) {
-	g, err := b.WorkDir().Ensure(leaf)
+	g, err := b.EnsureLeaf(b.WorkDir(), leaf)
 	if err != nil {
 		return 0, fmt.Errorf("make leaf %s: %w", leaf, err)
 	}
@@ -242,7 +279,7 @@ func (b *Box) Prepare(ctx context.Context, leaf string) (uint64, error) {
 
 // Start starts cmd in a leaf, made when missing.
 func (b *Box) Start(ctx context.Context, leaf string, cmd *exec.Cmd) error {
-	g, err := b.WorkDir().Ensure(leaf)
+	g, err := b.EnsureLeaf(b.WorkDir(), leaf)
 	if err != nil {
 		return fmt.Errorf("make leaf %s: %w", leaf, err)
 	}
@@ -270,7 +307,7 @@ func Refused(err error) bool {
 
 // Enter moves the calling process into a leaf, made when missing.
 func (b *Box) Enter(ctx context.Context, leaf string) error {
-	g, err := b.WorkDir().Ensure(leaf)
+	g, err := b.EnsureLeaf(b.WorkDir(), leaf)
 	if err != nil {
 		return err
 	}
@@ -337,7 +374,7 @@ func (b *Box) Leaves() ([]string, error) {
 func (b *Box) workChildren() ([]string, error) {
 	for work := b.WorkDir(); ; {
 		if work != nil {
-			names, err := work.Children()
+			names, err := b.children(work)
 			if len(names) > 0 || err != nil && !isGone(err) {
 				return names, err
 			}
@@ -348,6 +385,19 @@ func (b *Box) workChildren() ([]string, error) {
 		}
 		work = again
 	}
+}
+
+// children names the leaves below work.
+func (b *Box) children(work *Group) ([]string, error) {
+	if b.Inner == "" {
+		return work.Children()
+	}
+	inner, err := work.Child(b.Inner)
+	if err != nil {
+		return nil, err
+	}
+	defer inner.Close()
+	return inner.Children()
 }
 
 // Members lists the processes of the box or a leaf. Leaf is relative to Work
@@ -369,6 +419,9 @@ func (b *Box) Members(leaf string) (members []proc.Member, err error) {
 				m.Leaf = rel
 				break
 			}
+		}
+		if rel, ok := strings.CutPrefix(m.Leaf, b.Inner+"/"); ok && b.Inner != "" {
+			m.Leaf = rel
 		}
 	}
 	return members, err

@@ -35,6 +35,14 @@ func (b *Box) LeafMemory() bool {
 	if work == nil {
 		return b.Top.Has("memory.events")
 	}
+	if b.Inner != "" {
+		inner, err := work.Child(b.Inner)
+		if err != nil {
+			return false
+		}
+		defer inner.Close()
+		work = inner
+	}
 	on, err := work.read("cgroup.subtree_control")
 	return err == nil && hasWord(on, "memory")
 }

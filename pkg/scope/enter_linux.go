@@ -38,7 +38,7 @@ func (b *Box) Start(ctx context.Context, leaf string, cmd *exec.Cmd) error {
 			// Refused, or the command itself is: the stub's exec tells which.
 		}
 		return g.StartParked(ctx, cmd, b.Helper, func(pid int) error {
-			return b.move(ctx, g, anchor, leaf, pid)
+			return b.move(ctx, g, anchor, b.LeafName(leaf), pid)
 		})
 	})
 }
@@ -46,7 +46,7 @@ func (b *Box) Start(ctx context.Context, leaf string, cmd *exec.Cmd) error {
 // Enter moves the calling process into a leaf, made when missing.
 func (b *Box) Enter(ctx context.Context, leaf string) error {
 	return b.in(ctx, leaf, func(g *cgroup.Group, anchor string) error {
-		if err := b.move(ctx, g, anchor, leaf, os.Getpid()); err != nil {
+		if err := b.move(ctx, g, anchor, b.LeafName(leaf), os.Getpid()); err != nil {
 			return err
 		}
 		return g.Verify(os.Getpid())
@@ -57,7 +57,7 @@ func (b *Box) Enter(ctx context.Context, leaf string) error {
 // manager is asked where the kernel does not let us.
 func (b *Box) Move(ctx context.Context, leaf string, pid int) error {
 	return b.in(ctx, leaf, func(g *cgroup.Group, anchor string) error {
-		if err := b.move(ctx, g, anchor, leaf, pid); err != nil {
+		if err := b.move(ctx, g, anchor, b.LeafName(leaf), pid); err != nil {
 			return err
 		}
 		return g.Verify(pid)
@@ -76,15 +76,15 @@ func (b *Box) in(ctx context.Context, leaf string, fn func(g *cgroup.Group, anch
 			return err
 		}
 		work := b.WorkDir()
-		err := inLeaf(work, leaf, func(g *cgroup.Group) error { return fn(g, filepath.Base(work.Path())) })
+		err := b.inLeaf(work, leaf, func(g *cgroup.Group) error { return fn(g, filepath.Base(work.Path())) })
 		if err == nil || again || !collected(work, err) {
 			return err
 		}
 	}
 }
 
-func inLeaf(work *cgroup.Group, leaf string, fn func(*cgroup.Group) error) error {
-	g, err := work.Ensure(leaf)
+func (b *Box) inLeaf(work *cgroup.Group, leaf string, fn func(*cgroup.Group) error) error {
+	g, err := b.EnsureLeaf(work, leaf)
 	if err != nil {
 		return fmt.Errorf("make leaf %s: %w", leaf, err)
 	}

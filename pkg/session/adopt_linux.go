@@ -57,6 +57,9 @@ func (s *Session) Adopt(ctx context.Context, roots []Root, o AdoptOptions) (Adop
 	done := s.m.store.Turn(turn)
 	cancel()
 	defer done()
+	if s.IsContainer() {
+		return a.r, &Error{Kind: ErrUnsupported, Session: s.Name(), Text: "is a container: what runs outside of it cannot be brought in", Hint: "`sessionbox open` a session without --oci for it"}
+	}
 	lock, err := s.enter(ctx)
 	if err != nil {
 		return a.r, err

@@ -72,7 +72,7 @@ func (m *Manager) makeBox(ctx context.Context, rec *store.Session, at place, ag 
 	wanted := rec.Kind
 	tried, err := m.tryKernel(ctx, rec, at, ag)
 	if err != nil || tried.box != nil {
-		return tried.box, err
+		return asContainer(rec, tried.box), err
 	}
 	if wanted == "" && !at.kernel && m.cfg.CgroupRoot == "" { // who names a tree wants the kernel to hold it
 		b, err := m.makeLineageBox(rec, at)
@@ -84,7 +84,7 @@ func (m *Manager) makeBox(ctx context.Context, rec *store.Session, at place, ag 
 	}
 	e := &Error{Kind: ErrUnsupported, Text: "no box can be made here", Err: errors.Join(tried.errs...),
 		Hint: "`sessionbox doctor` says what is missing and how to get it"}
-	if at.kernel && wanted == "" {
+	if at.kernel && wanted == "" && rec.Container == nil && !rec.Strict {
 		e.Hint += "; without --require kernel there is the lineage box"
 	}
 	return nil, e
@@ -396,7 +396,10 @@ func (m *Manager) openBox(rec *store.Session) (Box, error) {
 		}
 		return nil, errors.Join(ErrBoxGone, err)
 	}
-	return b, err
+	if err != nil {
+		return nil, err
+	}
+	return asContainer(rec, b), nil
 }
 
 // mayJudge says whether what this kernel shows is about the session at all.

@@ -216,6 +216,9 @@ func (c *closing) run(ctx context.Context) error {
 		}
 		return c.removeTmp(whole)
 	}
+	if err := c.m.deleteContainer(ctx, &c.rec, c.box); err != nil {
+		c.note(err.Error())
+	}
 	if err := c.sweep(ctx, false); err != nil {
 		return errors.Join(err, nested)
 	}
@@ -281,8 +284,8 @@ func (c *closing) repair() {
 // spareMarked moves who wants to be kept out of the way. Where that cannot be done they
 // end with the others: nothing stands between a close and its end.
 func (c *closing) spareMarked(ctx context.Context) {
-	if c.box == nil || c.rec.Cookie == "" || len(c.rec.KeptFrom) > 0 {
-		return // what was kept once ends with the session that keeps it
+	if c.box == nil || c.rec.Cookie == "" || len(c.rec.KeptFrom) > 0 || c.rec.Container != nil {
+		return // what was kept once ends with the session that keeps it, and a container with its first process
 	}
 	s := &Session{m: c.m, rec: c.rec, box: c.box}
 	beside := c.o.around

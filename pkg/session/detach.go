@@ -64,6 +64,11 @@ func (s *Session) StartDetached(ctx context.Context, cmd *exec.Cmd, o StartOptio
 }
 
 func (s *Session) startDetached(ctx context.Context, cmd *exec.Cmd, o StartOptions) (task int, err error) {
+	if s.IsContainer() {
+		if err := s.fillCommand(cmd); err != nil {
+			return 0, err
+		}
+	}
 	if cmd.Err != nil || cmd.Path == "" {
 		return 0, commandError(cmd, cmd.Err)
 	}

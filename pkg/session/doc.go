@@ -40,6 +40,10 @@
 // that were adopted carry no cookie: the box holds them, and nothing finds one that
 // has left it.
 //
+// [OpenOptions].Strict keeps commands from asking, as far as the kernel lets a user do that
+// (package doors). With [OpenOptions].Container they run in an OCI container whose cgroup
+// is in the box: what ends the box ends the container, whatever becomes of its runtime.
+//
 // Order of steps, locks: package store. Entering a box: packages cgroup and
 // scope. The process of ours that stays in each box: package anchor. The one that
 // keeps what a command writes: package tasklog.

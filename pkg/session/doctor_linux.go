@@ -41,6 +41,7 @@ func (m *Manager) Doctor(ctx context.Context) []Check {
 	dirs := m.store.Dirs()
 	state := writableCheck("state", "records", dirs.State)
 	state.Needed = true
+	checks = append(checks, m.doorChecks(ctx)...)
 	return append(checks, state, writableCheck("history", "history", dirs.History), configCheck(), e.helper(), m.guardCheck())
 }
 

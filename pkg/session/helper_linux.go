@@ -10,6 +10,7 @@ import (
 
 	"github.com/sessionbox/sessionbox/pkg/cgroup"
 	"github.com/sessionbox/sessionbox/pkg/internal/anchor"
+	"github.com/sessionbox/sessionbox/pkg/internal/doors"
 	"github.com/sessionbox/sessionbox/pkg/scope"
 	"github.com/sessionbox/sessionbox/pkg/store"
 )
@@ -88,6 +89,12 @@ func anchorReady(byPipe bool) {
 // helpOut runs this process as a helper of a box that Linux alone has.
 func helpOut(args []string) (code int, done bool) {
 	switch args[1] {
+	case doors.Arg:
+		return doors.Main(args[2:]), true
+	case ContainerArg:
+		return containerMain(args[2:]), true
+	case ContainerInitArg:
+		return containerInit(), true
 	case LogArg:
 		return report("log", logMain(args[2:])), true
 	case anchor.Arg:

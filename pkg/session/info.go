@@ -5,6 +5,7 @@ import (
 
 	"github.com/sessionbox/sessionbox/pkg/internal/proc"
 	"github.com/sessionbox/sessionbox/pkg/memlimit"
+	"github.com/sessionbox/sessionbox/pkg/store"
 )
 
 // Schema is the version of the JSON that the types of this file make. Fields are
@@ -35,9 +36,13 @@ type Info struct {
 	// KeptFrom are the ids of the sessions that its processes were kept from.
 	KeptFrom []string `json:"kept_from,omitempty"`
 	// TmpDir is its directory for temporary files, removed when it is closed.
-	TmpDir string     `json:"tmp_dir,omitempty"`
-	Box    BoxInfo    `json:"box"`
-	Tasks  []TaskInfo `json:"tasks"`
+	TmpDir string `json:"tmp_dir,omitempty"`
+	// Strict is absent when its commands may ask others to start something for them.
+	Strict *StrictInfo `json:"strict,omitempty"`
+	// Container is absent when the session is no OCI container.
+	Container *ContainerInfo `json:"container,omitempty"`
+	Box       BoxInfo        `json:"box"`
+	Tasks     []TaskInfo     `json:"tasks"`
 	// Running counts tasks whose command lives; Leftovers the processes that
 	// outlived their command; Processes all that are alive in the box.
 	Running   int       `json:"running"`
@@ -56,6 +61,11 @@ type Info struct {
 	Suspects []Process `json:"suspects,omitempty"`
 	// Problems says what is wrong with the session's record or box, for people.
 	Problems []string `json:"problems,omitempty"`
+}
+
+// StrictInfo says which ways out of its box are closed to a session's commands.
+type StrictInfo struct {
+	Doors []store.Door `json:"doors"`
 }
 
 // IdleInfo says for how long a session was not used.

@@ -40,6 +40,9 @@ func (s *Session) Keep(ctx context.Context, n int) (*Session, int, error) {
 	if _, err := s.present(); err != nil {
 		return nil, 0, err
 	}
+	if s.IsContainer() {
+		return nil, 0, s.endsWithContainer()
+	}
 	if err := s.knowsTask(n); err != nil {
 		return nil, 0, err
 	}
@@ -156,6 +159,9 @@ func (s *Session) startKept(ctx context.Context, cmd *exec.Cmd, o StartOptions) 
 
 // beside opens a session for what is kept of this one, if a command may be started here.
 func (s *Session) beside(ctx context.Context) (*Session, error) {
+	if s.IsContainer() {
+		return nil, s.endsWithContainer()
+	}
 	lock, err := s.enter(ctx)
 	if err != nil {
 		return nil, err
@@ -165,6 +171,10 @@ func (s *Session) beside(ctx context.Context) (*Session, error) {
 		return nil, err
 	}
 	return s.openKept(ctx, s)
+}
+
+func (s *Session) endsWithContainer() error {
+	return &Error{Kind: ErrUnsupported, Session: s.Name(), Text: "is a container: nothing in it outlives it", Hint: "open another session for what is to stay"}
 }
 
 // aroundThawed is an error if what a session beside this one would be in is frozen:
@@ -277,6 +287,7 @@ func (s *Session) openKept(ctx context.Context, beside *Session, tmp ...string) 
 	rec.Limits, rec.Parent, rec.Cwd = s.rec.Limits, beside.rec.Parent, s.rec.Cwd
 	rec.KeptFrom = append(slices.Clone(s.rec.KeptFrom), s.rec.ID)
 	rec.KeptTmp = tmp
+	rec.Strict, rec.Doors = s.rec.Strict, s.rec.Doors
 	const most = 64 - len(store.KeptMark+"99999")
 	name := s.Name()
 	name = name[:min(len(name), most)]
@@ -302,7 +313,7 @@ func (s *Session) openKept(ctx context.Context, beside *Session, tmp ...string) 
 			at.parents = ids[:len(ids)-1]
 		}
 	}
-	return s.m.build(ctx, rec, at, ag)
+	return s.m.build(ctx, rec, at, ag, nil)
 }
 
 // moveAll moves everybody from a leaf to a leaf of another session. What is forked

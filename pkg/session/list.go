@@ -224,7 +224,7 @@ func (m *Manager) inspect(rec *store.Session, problem string, o InspectOptions) 
 	}
 	i := Info{Schema: Schema, ID: rec.ID, Name: rec.Name, State: string(rec.State), Labels: rec.Labels,
 		Created: rec.Created, Parent: rec.Parent, Cwd: rec.Cwd, Grace: rec.Grace.Seconds(),
-		Owner: m.ownerInfo(rec), KeptFrom: rec.KeptFrom, TmpDir: rec.TmpDir,
+		Owner: m.ownerInfo(rec), KeptFrom: rec.KeptFrom, TmpDir: rec.TmpDir, Container: m.containerInfo(rec), Strict: strictInfo(rec),
 		Box: boxInfo(rec, box), OOMPolicy: oomInfo(rec, box), Tasks: []TaskInfo{}, Limits: []memlimit.Ceiling{}, Ports: []Port{}}
 	if !rec.Created.IsZero() {
 		i.AgeSeconds = time.Since(rec.Created).Seconds()

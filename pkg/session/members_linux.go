@@ -47,7 +47,7 @@ func isHelper(m proc.Member) bool {
 		return false
 	}
 	argv := proc.Args(m.PID)
-	if len(argv) > 1 && (argv[1] == anchor.Arg || argv[1] == SuperviseArg || argv[1] == LogArg || argv[1] == keeper.Arg) {
+	if len(argv) > 1 && (argv[1] == anchor.Arg || argv[1] == SuperviseArg || argv[1] == LogArg || argv[1] == ContainerArg || argv[1] == ContainerInitArg || argv[1] == keeper.Arg) {
 		return true
 	}
 	st, err := proc.ReadStat(m.PID)

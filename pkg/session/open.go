@@ -11,6 +11,7 @@ import (
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"github.com/sessionbox/sessionbox/pkg/internal/config"
+	"github.com/sessionbox/sessionbox/pkg/internal/oci"
 	"github.com/sessionbox/sessionbox/pkg/internal/proc"
 	"github.com/sessionbox/sessionbox/pkg/memlimit"
 	"github.com/sessionbox/sessionbox/pkg/store"
@@ -60,6 +61,11 @@ type OpenOptions struct {
 	PrivateTmp bool
 	// Memory is how its memory is watched.
 	Memory MemoryOptions
+	// Strict closes to its commands the ways by which others would start something for
+	// them, as far as the kernel lets a user do that; [Info].Strict says which.
+	Strict bool
+	// Container makes it an OCI container; nil: its commands run as the caller does.
+	Container *ContainerOptions
 }
 
 // OwnerOptions name an owner: a process, or whoever renews a lease in time.
@@ -105,12 +111,21 @@ func (m *Manager) Open(ctx context.Context, o OpenOptions) (*Session, error) {
 	if err != nil {
 		return nil, err
 	}
+	bundle, err := m.placeContainer(&rec, &o)
+	if err != nil {
+		return nil, err
+	}
+	if o.Strict {
+		if err := m.closeDoors(ctx, &rec); err != nil {
+			return nil, err
+		}
+	}
 	if !o.Attach && !o.TakeOver { // which most often opens none
 		if err := m.unheld(ctx); err != nil {
 			return nil, err
 		}
 	}
-	at := place{kernel: o.RequireKernel, job: wantsJob(&o)}
+	at := place{kernel: o.RequireKernel || o.Container != nil || o.Strict, job: wantsJob(&o)}
 	if own := m.ownSession(); len(own) > 0 && !o.NoParent {
 		if p, err := m.store.Get(own[len(own)-1]); err == nil && p.State != store.StateOpen {
 			return nil, &Error{Kind: ErrClosed, Session: p.ID, Text: "the session around this one is being closed"}
@@ -134,11 +149,17 @@ func (m *Manager) Open(ctx context.Context, o OpenOptions) (*Session, error) {
 			return nil, &Error{Kind: ErrUnsupported, Session: rec.Parent, Text: "the session around this one is a lineage box, which the kernel does not enforce",
 				Hint: "--no-parent makes it independent"}
 		}
+		if rec.Kind == store.KindLineage && rec.Container != nil {
+			return nil, needsKernel(rec.Parent)
+		}
+		if rec.Kind == store.KindLineage && rec.Strict {
+			return nil, strictNeedsKernel(rec.Parent)
+		}
 	}
 	if s, err := m.claim(ctx, &rec, &o); s != nil || err != nil {
 		return s, err
 	}
-	return m.build(ctx, rec, at, ag)
+	return m.build(ctx, rec, at, ag, bundle)
 }
 
 // place is where a box is made.
@@ -153,8 +174,9 @@ type place struct {
 	job jobWish
 }
 
-// build makes the box of a session whose record was claimed.
-func (m *Manager) build(ctx context.Context, rec store.Session, at place, ag aggregate) (*Session, error) {
+// build makes the box of a session whose record was claimed, and the container of a
+// bundle in it.
+func (m *Manager) build(ctx context.Context, rec store.Session, at place, ag aggregate, bundle *oci.Bundle) (*Session, error) {
 	if err := m.makeTmp(&rec); err != nil {
 		m.abandon(&rec)
 		return nil, err
@@ -166,14 +188,19 @@ func (m *Manager) build(ctx context.Context, rec store.Session, at place, ag agg
 	}
 	if b, ok := box.(*lineageBox); ok {
 		if err := b.enterJob(ctx, &rec, at.job); err != nil {
-			m.undo(ctx, &rec, box)
-			return nil, err
+			return nil, errors.Join(err, m.undo(ctx, &rec, box))
 		}
 	}
 	rec.Mark = mark(box.Mark(true))
 	s := &Session{m: m, rec: rec, box: box}
-	if err := s.publish(); err != nil {
-		m.undo(ctx, &rec, box)
+	if bundle != nil {
+		err = s.startContainer(ctx, bundle)
+	}
+	if err == nil {
+		err = s.publish()
+	}
+	if err != nil {
+		err = errors.Join(err, m.undo(ctx, &rec, box))
 		return nil, err
 	}
 	want, _ := memlimit.FromOCI(rec.Limits) // it was made by OCI()
@@ -184,24 +211,31 @@ func (m *Manager) build(ctx context.Context, rec store.Session, at place, ag agg
 	return s, nil
 }
 
-// undo takes back a box that was made for nothing.
-func (m *Manager) undo(ctx context.Context, rec *store.Session, box Box) {
+// undo takes back a box that was made for nothing. What runs in it already and does not end
+// keeps its record, for a close that can end it.
+func (m *Manager) undo(ctx context.Context, rec *store.Session, box Box) error {
+	defer box.Close()
 	clean, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTime)
 	defer cancel()
-	if b, ok := box.(*lineageBox); ok && b.inJob() {
-		if err := b.Kill(clean, ""); err != nil {
-			m.log.Warn("end a job that was started for nothing", "id", rec.ID, "err", err)
+	if b, ok := box.(*lineageBox); ok && b.inJob() || rec.Container != nil {
+		if err := box.Kill(clean, ""); err != nil {
+			return err
+		}
+	}
+	if rec.Container != nil {
+		if err := m.deleteContainer(clean, rec, box); err != nil {
+			m.log.Debug("clear up behind a container", "err", err)
 		}
 	}
 	if err := box.Remove(clean); err != nil {
 		m.log.Warn("remove a box that was made for nothing", "id", rec.ID, "err", err)
 	}
-	box.Close()
 	m.abandon(rec)
+	return nil
 }
 
 // undoTime bounds that.
-const undoTime = 10 * time.Second
+const undoTime = 2 * killTime
 
 // newRecord checks the options and fills in what the config says.
 func (m *Manager) newRecord(o *OpenOptions) (store.Session, aggregate, error) {
@@ -271,6 +305,9 @@ func (m *Manager) newRecord(o *OpenOptions) (store.Session, aggregate, error) {
 		StateDir: m.store.Dirs().State, Owner: owner, Generation: generation, OnOwnerExit: o.OnOwnerExit,
 		OOMPolicy: o.OOM, IdleTimeout: o.IdleTimeout, IdleAction: o.IdleAction, Active: clock, Sampled: clock, PrivateTmp: o.PrivateTmp,
 		Memory: memory,
+	}
+	if o.Container != nil {
+		return rec, aggregate{all}, nil // it would not be seen inside
 	}
 	return rec, aggregate{all}, m.placeTmp(&rec)
 }

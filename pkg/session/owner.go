@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -193,6 +194,22 @@ func (m *Manager) mark(r *store.Session) {
 	}
 }
 
+// fits is an error if an open session is not of the kind that is wanted.
+func (o *OpenOptions) fits(rec *store.Session) error {
+	e := &Error{Kind: ErrUsage, Session: rec.ID, Hint: "close it first, or give another --name"}
+	if o.Strict && !rec.Strict {
+		e.Text = "is open already, and not strict"
+		return e
+	}
+	if c := o.Container; c != nil {
+		if dir, err := filepath.Abs(c.Bundle); rec.Container == nil || err != nil || dir != rec.Container.Bundle {
+			e.Text = "is open already, and no container of that bundle"
+			return e
+		}
+	}
+	return nil
+}
+
 // attach makes the open session that holds a name the caller's. Who is the owner is
 // decided under the session's lock: of two at once one wins.
 func (m *Manager) attach(ctx context.Context, id string, o *OpenOptions, owner *store.Owner) (*Session, error) {
@@ -202,6 +219,9 @@ func (m *Manager) attach(ctx context.Context, id string, o *OpenOptions, owner *
 	rec, err := m.store.Update(wait, id, func(r *store.Session) error {
 		if r.State != store.StateOpen {
 			return &Error{Kind: ErrClosed, Session: id, Text: "is being closed", Retry: true, Hint: "open it again"}
+		}
+		if err := o.fits(r); err != nil {
+			return err
 		}
 		if r.Owner != nil && !o.TakeOver {
 			if sameOwner(r.Owner, owner) || owner == nil && m.descendsFrom(r.Owner.Process) {

@@ -51,6 +51,11 @@ const lockTime = 5 * time.Second
 // The error is of kind [ErrCommand] when the command is to blame,
 // [ErrClosed] when the session is being closed.
 func (s *Session) Start(ctx context.Context, cmd *exec.Cmd, o StartOptions) (*Task, error) {
+	if s.IsContainer() {
+		if err := s.fillCommand(cmd); err != nil {
+			return nil, err
+		}
+	}
 	if cmd.Err != nil || cmd.Path == "" {
 		return nil, commandError(cmd, cmd.Err)
 	}
@@ -200,6 +205,9 @@ func (s *Session) ready(ctx context.Context, rec *store.Session) error {
 	if err := s.m.mayAct(rec, s.generation); err != nil {
 		return err
 	}
+	if err := s.m.containerReady(rec); err != nil {
+		return err
+	}
 	if frozen, err := s.box.Frozen(); err == nil && frozen && !s.thawIdle(ctx, rec) && !s.wake(ctx, rec) {
 		if rec.Memory != nil && rec.Memory.Frozen != 0 {
 			return &Error{Kind: ErrFrozen, Session: s.Name(), Text: "is frozen for want of memory, a new command would not run", Retry: true,
@@ -240,6 +248,9 @@ func LeafName(n int) string { return fmt.Sprintf("task-%d", n) }
 // start starts cmd in a leaf; one that vanished in between, because the unit was
 // collected, is made again once.
 func (s *Session) start(ctx context.Context, cmd *exec.Cmd, leaf string) error {
+	if s.IsContainer() {
+		return s.startInside(ctx, cmd, leaf)
+	}
 	dir := cmd.Dir
 	if dir != "" {
 		if fi, err := os.Stat(dir); err != nil || !fi.IsDir() {
@@ -247,7 +258,13 @@ func (s *Session) start(ctx context.Context, cmd *exec.Cmd, leaf string) error {
 				Hint: "it may have been removed meanwhile; -w DIR names another one"}
 		}
 	}
-	err := s.box.Start(ctx, leaf, cmd)
+	start := func() error { return s.box.Start(ctx, leaf, cmd) }
+	err := error(nil)
+	if s.rec.Strict {
+		err = s.startStrict(ctx, cmd, start)
+	} else {
+		err = start()
+	}
 	var pe *fs.PathError
 	if errors.As(err, &pe) && strings.HasPrefix(pe.Op, "fork/exec") {
 		return commandError(cmd, err)
@@ -272,8 +289,12 @@ func commandError(cmd *exec.Cmd, err error) error {
 	return e
 }
 
-// environ marks an environment; nil stands for our own.
+// environ marks an environment; nil stands for our own. What a command in a container has
+// is its bundle's, marked already, and env only what is added.
 func (s *Session) environ(env []string) []string {
+	if s.IsContainer() {
+		return env
+	}
 	if env == nil {
 		env = os.Environ()
 	}
@@ -287,7 +308,7 @@ func (s *Session) environ(env []string) []string {
 		}
 		return false
 	})
-	return tmpEnviron(&s.rec, append(env, own...))
+	return strictEnviron(&s.rec, tmpEnviron(&s.rec, append(env, own...)))
 }
 
 // tie asks the anchor to watch us; one that is not there is started.
@@ -304,7 +325,7 @@ func (s *Session) tieToAnchor(ctx context.Context, t *store.Task) (bond, error) 
 		return nil, err
 	}
 	dir := s.m.store.SessionDir(s.rec.ID)
-	if tie, err := anchor.Dial(dir, t.Leaf, t.N, inode); err == nil {
+	if tie, err := anchor.Dial(dir, s.leafName(t.Leaf), t.N, inode); err == nil {
 		return tie, nil
 	}
 	tie, err := s.tieAnew(ctx, dir, t)
@@ -340,7 +361,7 @@ func (s *Session) tieAnew(ctx context.Context, dir string, t *store.Task) (*anch
 	if err != nil {
 		return nil, err
 	}
-	return anchor.DialRetry(ctx, dir, t.Leaf, t.N, inode)
+	return anchor.DialRetry(ctx, dir, s.leafName(t.Leaf), t.N, inode)
 }
 
 // Exec replaces the calling process by the command, as a new task: no process
@@ -348,8 +369,16 @@ func (s *Session) tieAnew(ctx context.Context, dir string, t *store.Task) (*anch
 // shows in the task when its leaf is empty; its status goes to its own parent.
 // Exec returns only with an error; the process is in the box then.
 func (s *Session) Exec(ctx context.Context, cmd *exec.Cmd) error {
+	if s.IsContainer() {
+		if err := s.fillCommand(cmd); err != nil {
+			return err
+		}
+	}
 	if cmd.Err != nil || cmd.Path == "" {
 		return commandError(cmd, cmd.Err)
+	}
+	if s.rec.Strict {
+		return &Error{Kind: ErrUnsupported, Session: s.Name(), Text: "is strict, and a process that runs cannot close its doors itself", Hint: "leave out --replace"}
 	}
 	lock, err := s.enter(ctx)
 	if err != nil {
@@ -360,7 +389,7 @@ func (s *Session) Exec(ctx context.Context, cmd *exec.Cmd) error {
 	if err != nil {
 		return err
 	}
-	if cmd.Dir != "" {
+	if cmd.Dir != "" && !s.IsContainer() {
 		if err := os.Chdir(cmd.Dir); err != nil {
 			t.fail(err)
 			return &Error{Kind: ErrCommand, Text: "the directory " + cmd.Dir + " cannot be used", Err: err}
@@ -380,6 +409,11 @@ func (s *Session) Exec(ctx context.Context, cmd *exec.Cmd) error {
 		return recordError(err)
 	}
 	t.told()
+	if s.IsContainer() {
+		err = s.execInside(cmd, t.rec.Leaf)
+		t.fail(err)
+		return commandError(cmd, err)
+	}
 	err = syscall.Exec(cmd.Path, cmd.Args, s.environ(cmd.Env)) // the lock closes on exec
 	t.fail(err)
 	return commandError(cmd, err)

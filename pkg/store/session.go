@@ -92,6 +92,22 @@ type Owner struct {
 	Since      time.Time `json:"since"` // stored in UTC
 }
 
+// Container says that a session is an OCI container.
+type Container struct {
+	ID      string `json:"id"`      // for its runtime
+	Bundle  string `json:"bundle"`  // the user's, absolute
+	Runtime string `json:"runtime"` // absolute path of the program
+	// Init is the container's first process, a program of ours.
+	Init ProcID `json:"init"`
+}
+
+// Door is one way out of a session's box.
+type Door struct {
+	Name   string `json:"door"`
+	Closed bool   `json:"closed"`
+	Text   string `json:"text"` // how it is closed, or why not
+}
+
 // Session is the record of one session.
 type Session struct {
 	Schema int               `json:"schema"`         // set by Claim and Put
@@ -179,6 +195,14 @@ type Session struct {
 	// PrivateTmp makes TmpDir the TMPDIR of its commands.
 	PrivateTmp bool `json:"private_tmp,omitempty"`
 
+	// Container is nil when the session is no container.
+	Container *Container `json:"container,omitempty"`
+
+	// Strict says that for its commands the doors are closed that can be; Doors which those
+	// are, found when it was opened.
+	Strict bool   `json:"strict,omitempty"`
+	Doors  []Door `json:"doors,omitempty"`
+
 	// Mark is what had been counted of want of memory around the box when it was made.
 	Mark *memlimit.Mark `json:"oom_before,omitempty"`
 
@@ -247,6 +271,11 @@ func (s *Session) Check() error {
 	}
 	if err := s.Memory.check(); err != nil {
 		return err
+	}
+	if c := s.Container; c != nil {
+		if err := c.Init.check("container"); err != nil {
+			return err
+		}
 	}
 	for _, id := range s.KeptFrom {
 		if !ValidID(id) {

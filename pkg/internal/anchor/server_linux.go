@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/sessionbox/sessionbox/pkg/cgroup"
@@ -113,7 +114,7 @@ func (s *Server) open(line string) (verb string, leaf *cgroup.Group, task int, e
 	if err != nil || verb != verbTie && verb != verbHold {
 		return "", nil, 0, fmt.Errorf("bad request %q", line)
 	}
-	leaf, err = s.Work.Child(name)
+	leaf, err = s.child(name)
 	if err != nil {
 		return "", nil, 0, err
 	}
@@ -122,6 +123,20 @@ func (s *Server) open(line string) (verb string, leaf *cgroup.Group, task int, e
 		return "", nil, 0, fmt.Errorf("%s is not the leaf that was meant", name)
 	}
 	return verb, leaf, task, nil
+}
+
+// child opens a leaf: one in Work or, of a container, in a directory there.
+func (s *Server) child(name string) (*cgroup.Group, error) {
+	inner, leaf, ok := strings.Cut(name, "/")
+	if !ok {
+		return s.Work.Child(name)
+	}
+	g, err := s.Work.Child(inner)
+	if err != nil {
+		return nil, err
+	}
+	defer g.Close()
+	return g.Child(leaf)
 }
 
 // abandoned does what was asked for the case that nobody says goodbye.

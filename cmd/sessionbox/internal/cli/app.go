@@ -67,7 +67,7 @@ func (a *app) verbs() []verb {
 		{"ls", a.newLs}, {"ps", a.newPs}, {"tree", a.newTree}, {"inspect", a.newInspect},
 		{"kill", a.newKill}, {"freeze", a.newFreeze}, {"thaw", a.newThaw}, {"hibernate", a.newHibernate}, {"limit", a.newLimit}, {"wait", a.newWait}, {"stats", a.newStats}, {"top", a.newTop},
 		{"adopt", a.newAdopt}, {"keep", a.newKeep}, {"touch", a.newTouch}, {"reconcile", a.newReconcile}, {"guard", a.newGuard},
-		{"logs", a.newLogs}, {"events", a.newEvents}, {"history", a.newHistory}, {"doctor", a.newDoctor},
+		{"spec", a.newSpec}, {"logs", a.newLogs}, {"events", a.newEvents}, {"history", a.newHistory}, {"doctor", a.newDoctor},
 		{"version", a.newVersion}, {"completion", a.newCompletion},
 	}
 }

@@ -3,10 +3,12 @@ package cli
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -54,6 +56,31 @@ func (a *app) command(o *commandOptions, argv []string) (*exec.Cmd, error) {
 				cmd.Env = append(cmd.Env, kv)
 			}
 		}
+	}
+	return cmd, nil
+}
+
+// commandIn is command, or one for a container: its directory, its program and all of its
+// environment but what is added are in there. Without arguments it is the container's own.
+func (a *app) commandIn(container bool, o *commandOptions, argv []string) (*exec.Cmd, error) {
+	if !container {
+		return a.command(o, argv)
+	}
+	cmd := &exec.Cmd{Args: argv, Dir: o.dir, Stdin: a.stdin, Stdout: a.stdout, Stderr: a.stderr}
+	for _, kv := range o.env {
+		k, _, ok := strings.Cut(kv, "=")
+		if k == "" {
+			return nil, usagef("--env: no name in %q", kv).hintf("want KEY=VALUE")
+		}
+		if v, have := os.LookupEnv(k); !ok && have {
+			kv, ok = k+"="+v, true
+		}
+		if ok {
+			cmd.Env = append(cmd.Env, kv)
+		}
+	}
+	if o.dir != "" && !path.IsAbs(o.dir) {
+		return nil, usagef("-w %s: a directory in a container is named from its root", o.dir).hintf("want e.g. -w /src")
 	}
 	return cmd, nil
 }
@@ -106,6 +133,10 @@ exec from returning.
 In the foreground of a terminal the command shares the process group of exec, so
 that Ctrl-C and Ctrl-Z reach it as they always do; otherwise exec hands on the
 signals it gets. If exec itself is killed, its command is ended too.
+
+In a session that is a container (open --oci) the command runs in there. The runtime
+starts it and sessionbox waits for it, also with --replace; it gets no terminal of its
+own.
 
 With -d the command runs in the background; its name SESSION/TASK is printed. Its
 standard input is empty; its output goes where stdout and stderr go if these are
@@ -191,9 +222,9 @@ func (a *app) exec(ctx context.Context, o *execOptions, ref string, argv []strin
 	if err != nil {
 		return err
 	}
-	cmd, err := a.command(&o.commandOptions, argv)
-	if err != nil {
-		return err
+	cmd, bad := a.command(&o.commandOptions, argv)
+	if errors.Is(bad, session.ErrUsage) {
+		return bad
 	}
 	// Catching signals takes the runtime as long as finding the session does.
 	begun := make(chan *supervise.Supervisor, 1)
@@ -205,6 +236,12 @@ func (a *app) exec(ctx context.Context, o *execOptions, ref string, argv []strin
 		return err
 	}
 	defer s.Release()
+	if s.IsContainer() {
+		cmd, bad = a.commandIn(true, &o.commandOptions, argv)
+	}
+	if bad != nil {
+		return bad
+	}
 	s.ActFor(o.generation)
 	so := session.StartOptions{Timeout: value(o.timeout), KillAfter: value(o.killAfter), Keep: o.keep, Log: o.log, LogMax: logMax}
 	switch {
@@ -261,7 +298,7 @@ func (a *app) execDetached(ctx context.Context, s *session.Session, cmd *exec.Cm
 			*w = null
 		}
 	}
-	if cmd.Dir == "" {
+	if cmd.Dir == "" && !s.IsContainer() {
 		if cmd.Dir, err = os.Getwd(); err != nil {
 			return badDir(".", err)
 		}

@@ -29,6 +29,9 @@ type openOptions struct {
 	takeOver   bool
 	noParent   bool
 	privateTmp bool
+	strict     bool
+	oci        string
+	runtime    string
 
 	ownerPID    *int
 	lease       *time.Duration
@@ -59,14 +62,23 @@ func (o *openOptions) flags(f *pflag.FlagSet) {
 	f.StringVar(&o.idleAction, "idle-action", "", "`DO` with an idle one: warn (default), freeze or close")
 	f.BoolVar(&o.noParent, "no-parent", false, "be independent of the session this is called from")
 	f.BoolVar(&o.privateTmp, "private-tmp", false, "make the session's SESSIONBOX_TMPDIR the TMPDIR of its commands, too")
-	mirror(f, "on-owner-exit", "idle-timeout", "idle-action", "backend", "lineage-mode", "require", "cgroup-root", "memory-max", "memory-high", "swap-max", "pids-max", "oom", "memory-warn", "on-warn", "notify", "memory-steps", "grace", "private-tmp")
+	f.BoolVar(&o.strict, "strict", false, "close the ways to have something started outside of the session")
+	f.StringVar(&o.oci, "oci", "", "make the session a container of the OCI bundle in this `DIR`")
+	f.StringVar(&o.runtime, "runtime", "", "its `RUNTIME`: crun or runc (default: the first in PATH)")
+	mirror(f, "on-owner-exit", "idle-timeout", "idle-action", "backend", "lineage-mode", "require", "cgroup-root", "memory-max", "memory-high", "swap-max", "pids-max", "oom", "memory-warn", "on-warn", "notify", "memory-steps", "grace", "private-tmp", "runtime", "strict")
 }
 
 // options checks the words among the flags.
 func (o *openOptions) options() (session.OpenOptions, error) {
 	so := session.OpenOptions{Name: o.name, Labels: o.labels, Limits: o.limits, Grace: o.grace, NoParent: o.noParent, Attach: o.attach, TakeOver: o.takeOver,
 		OnOwnerExit: store.OwnerExit(o.onOwnerExit), IdleTimeout: value(o.idleTimeout), IdleAction: store.IdleAction(o.idleAction), OOM: store.OOMPolicy(o.oom),
-		PrivateTmp: o.privateTmp}
+		PrivateTmp: o.privateTmp, Strict: o.strict}
+	switch {
+	case o.oci != "":
+		so.Container = &session.ContainerOptions{Bundle: o.oci, Runtime: o.runtime}
+	case o.runtime != "":
+		return so, usagef("--runtime without --oci").hintf("--oci DIR names the bundle")
+	}
 	var err error
 	if so.Memory, err = o.memory.options(); err != nil {
 		return so, err
@@ -164,6 +176,21 @@ then asks for consent to files and devices (TCC) in the name of sessionbox and n
 the terminal. auto is job if nobody is at a terminal, or with --on-owner-exit keep, and
 direct where launchd takes no job. See docs/macos.md; ` + "`sessionbox doctor`" + ` says what is here.
 
+What a command asks somebody else to start was never in the box: a service manager, a
+docker daemon, a tmux server. With --strict the kernel keeps it from asking, without
+privileges: in namespaces of its own the sockets of those are hidden, cgroups and
+sessionbox's records are read-only, and no_new_privs is set, so sudo does nothing. Root
+becomes one without CAP_SYS_ADMIN. Each door, closed or not and why, is listed by inspect
+and doctor; some stay open, such as ssh to this machine. Sessions cannot be opened from
+inside, and exec --replace is refused: a process that runs cannot close its own doors.
+
+With --oci the session is a container of crun or runc, made of a bundle that is only
+read. Its commands run inside, as the user, in the directory and with the environment
+of the bundle's process; -e adds to it, -w is a directory of the container. Its first
+process is one of sessionbox, its cgroup is in the session's box: close ends it with all
+that is in it and removes what the runtime has noted. It needs a box that the kernel
+enforces. ` + "`sessionbox spec`" + ` makes containers of other runtimes part of a session.
+
 A ceiling that this machine cannot enforce is said on stderr, and in JSON. When memory
 runs out at one, the kernel kills the process that holds most, and the session lives;
 with --oom task it kills all of that one's task.
@@ -179,7 +206,7 @@ Exit status:
 		Example: `  sessionbox open --name work --memory-max 4G --pids-max 500
   sessionbox open --name work --owner-pid $$ --attach
   sessionbox open --name ci --lease 60s --on-owner-exit keep
-  id=$(sessionbox open --label agent=claude)`,
+  id=$(sessionbox open --oci ./bundle --label agent=claude)`,
 		Args:              noArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE:              a.withSignals(func(ctx context.Context, _ []string) error { return a.open(ctx, &o) }),
@@ -187,6 +214,7 @@ Exit status:
 	o.flags(cmd.Flags())
 	completeWords(cmd, "backend", "auto", "systemd", "cgroup", "lineage")
 	completeLife(cmd)
+	cmd.MarkFlagDirname("oci")
 	return cmd
 }
 

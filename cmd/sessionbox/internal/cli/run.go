@@ -31,6 +31,9 @@ func (a *app) newRun() *cobra.Command {
 running is ended; one line on stderr says what that was (-q hides it). So it does when a guard
 warns of the session's memory, or does something about it.
 
+With --oci it is a container, and without COMMAND what its bundle says is run (see
+` + "`sessionbox open --help`" + `).
+
 SIGTERM and SIGHUP close the session: the processes are asked to end, then killed.
 The first Ctrl-C is the command's; the second one ends everything at once.
 
@@ -59,6 +62,7 @@ Exit status:
 	}
 	completeWords(cmd, "backend", "auto", "systemd", "cgroup", "lineage")
 	completeLife(cmd)
+	cmd.MarkFlagDirname("oci")
 	return cmd
 }
 
@@ -74,7 +78,7 @@ func (a *app) run(ctx context.Context, o *runOptions, argv []string) error {
 		return err
 	}
 	so.Owner = &session.OwnerOptions{PID: os.Getpid()}
-	cmd, err := a.command(&o.commandOptions, argv)
+	cmd, err := a.commandIn(so.Container != nil, &o.commandOptions, argv)
 	if err != nil {
 		return err
 	}

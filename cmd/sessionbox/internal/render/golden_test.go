@@ -69,6 +69,9 @@ func sessions() []Row {
 			Box:       session.BoxInfo{Kind: "cgroup", Containment: "kernel", Path: "/sys/fs/cgroup/y.slice"},
 			Tasks:     []session.TaskInfo{{N: 1, State: "failed", Argv: []string{"sh", "start.sh"}, Exit: new(1), Leftovers: 3, Started: now.Add(-time.Hour), Ended: &ended, PeakBytes: new(uint64(900 << 20))}},
 			Leftovers: 3, Processes: 3, Usage: session.UsageInfo{MemoryBytes: new(uint64(812 << 20)), Source: "processes"},
+			Container: &session.ContainerInfo{ID: "sessionbox-k3p1aaaaaa", Runtime: "/usr/bin/crun", Bundle: "/srv/bundle"},
+			Strict: &session.StrictInfo{Doors: []store.Door{
+				{Name: "user bus", Closed: true, Text: "hidden: /run/user/1000/bus"}, {Name: "ssh to this machine", Text: "its keys are needed"}}},
 			Limits: []memlimit.Ceiling{
 				{File: "memory.max", Want: size("2G"), Why: "memory controller not delegated"},
 				{File: "pids.max", Want: memlimit.Bytes(500), Why: "pids controller not delegated"},

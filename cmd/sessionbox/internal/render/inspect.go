@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -48,6 +49,18 @@ func Inspect(w io.Writer, i *session.Info, st Style) error {
 		field("watched", "%s", Clean(watchText(d)))
 	}
 	field("box", "%s", boxText(i))
+	if c := i.Container; c != nil {
+		field("container", "%s, bundle %s%s", Clean(filepath.Base(c.Runtime)), Clean(c.Bundle), map[bool]string{false: ", " + st.paint(red, "ended")}[c.Running])
+	}
+	if i.Strict != nil {
+		for _, d := range i.Strict.Doors {
+			if d.Closed {
+				field("closed", "%s: %s", d.Name, Clean(d.Text))
+			} else {
+				field("open", "%s", st.paint(yellow, d.Name+": "+Clean(d.Text)))
+			}
+		}
+	}
 	for _, why := range i.Box.MayEscape {
 		field("escapes", "%s", why)
 	}
