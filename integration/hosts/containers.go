@@ -19,9 +19,9 @@ func Containers(gen Generation) Variant {
 				"systemctl --global disable podman.service podman.socket podman-auto-update.timer podman-restart.service 2>/dev/null; true"},
 			// Copies instead of layers: an overlay cannot lie on the overlay of a namespaced host.
 			{"sh", "-c", "mkdir -p /etc/docker /etc/containers && " +
-				`echo '{"bridge":"none","iptables":false,"ip6tables":false,"storage-driver":"vfs","exec-opts":["native.cgroupdriver=systemd"]}' >/etc/docker/daemon.json && ` +
+				`echo '{"bridge":"none","iptables":false,"ip6tables":false,"ip-forward":false,"storage-driver":"vfs","exec-opts":["native.cgroupdriver=systemd"]}' >/etc/docker/daemon.json && ` +
 				`printf '[storage]\ndriver = "vfs"\nrunroot = "/run/containers/storage"\ngraphroot = "/var/lib/containers/storage"\n' >/etc/containers/storage.conf && ` +
-				`printf '[engine]\nevents_logger = "file"\ncgroup_manager = "systemd"\n' >/etc/containers/containers.conf && ` +
+				`printf '[engine]\nevents_logger = "file"\ncgroup_manager = "systemd"\n[containers]\npids_limit = 0\ndefault_sysctls = []\nnetns = "none"\n' >/etc/containers/containers.conf && ` +
 				`test -e /etc/containers/policy.json || echo '{"default":[{"type":"insecureAcceptAnything"}]}' >/etc/containers/policy.json`},
 			{"sh", "-c", "d=$(mktemp -d) && mkdir -p $d/bin $d/tmp $d/etc && cp $(command -v busybox) $d/bin/busybox && " +
 				"for a in sh sleep true cat echo dd yes head tail ls ps; do ln -s busybox $d/bin/$a; done && " +

@@ -192,6 +192,8 @@ func (c *closing) run(ctx context.Context) error {
 		return c.look(ctx)
 	}
 	c.spareMarked(ctx)
+	hired := c.beginHired(ctx)
+	defer hired.wg.Wait()
 	// A nested session that cannot be closed does not keep this one alive: what
 	// is in its box is in ours.
 	nested := c.closeNested(ctx)
@@ -203,12 +205,13 @@ func (c *closing) run(ctx context.Context) error {
 		// One may have been opened meanwhile, and the kill may have helped.
 		nested = c.closeNested(ctx)
 	}
+	others := hired.finish(context.WithoutCancel(ctx))
 	if boot, err := c.m.boot(); err == nil && c.rec.Boot != "" && c.rec.Boot != boot {
 		// Nothing of it can have lived on, and no unit either.
 		c.note("it ran before the last boot")
 		c.r.Tasks = c.tasks()
-		if nested != nil {
-			return nested
+		if err := errors.Join(nested, others); err != nil {
+			return err
 		}
 		return c.removeTmp(whole)
 	}
@@ -225,6 +228,9 @@ func (c *closing) run(ctx context.Context) error {
 	}
 	if err := c.remove(ctx); err != nil {
 		return err
+	}
+	if others != nil { // the box is gone, the record stays: the next close asks again
+		return others
 	}
 	return c.removeTmp(whole)
 }
@@ -572,6 +578,9 @@ func (c *closing) look(ctx context.Context) error {
 			c.r.Nested = append(c.r.Nested, r)
 		}
 	}
+	var problems []string
+	c.r.Containers, c.r.Units, c.r.Jobs, problems = c.m.lookHired(ctx, &c.rec, true)
+	c.r.Notes = append(c.r.Notes, problems...)
 	if err := c.sweep(ctx, true); err != nil {
 		c.note(err.Error())
 	}

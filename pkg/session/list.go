@@ -264,6 +264,7 @@ func (m *Manager) inspect(rec *store.Session, problem string, o InspectOptions) 
 	}
 	v.tasks(&i)
 	victimsOf(i.OOM, i.Tasks)
+	m.inspectHired(&i, rec, o.brief)
 	return i
 }
 

@@ -55,6 +55,10 @@ type OpenOptions struct {
 	PrivateTmp bool
 	// Memory is how its memory is watched.
 	Memory MemoryOptions
+	// Shims put commands of ours before docker, podman, nerdctl, docker-compose,
+	// systemd-run, at, batch and crontab in the PATH of its commands: what is started
+	// through them is found by the close, and ended.
+	Shims bool
 }
 
 // OwnerOptions name an owner: a process, or whoever renews a lease in time.
@@ -153,6 +157,7 @@ func (m *Manager) build(ctx context.Context, rec store.Session, at place, ag agg
 		return nil, err
 	}
 	rec.Mark = mark(box.Mark(true))
+	m.makeShims(&rec)
 	s := &Session{m: m, rec: rec, box: box}
 	if err := s.publish(); err != nil {
 		clean, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
@@ -234,7 +239,7 @@ func (m *Manager) newRecord(o *OpenOptions) (store.Session, aggregate, error) {
 		Cookie: store.NewCookie(), Grace: grace, Limits: limits, Creator: store.ProcID(self), Cwd: cwd,
 		StateDir: m.store.Dirs().State, Owner: owner, Generation: generation, OnOwnerExit: o.OnOwnerExit,
 		OOMPolicy: o.OOM, IdleTimeout: o.IdleTimeout, IdleAction: o.IdleAction, Active: clock, Sampled: clock, PrivateTmp: o.PrivateTmp,
-		Memory: memory,
+		Memory: memory, Shims: o.Shims,
 	}
 	return rec, aggregate{all}, m.placeTmp(&rec)
 }

@@ -81,6 +81,7 @@ func (s *Session) Start(ctx context.Context, cmd *exec.Cmd, o StartOptions) (*Ta
 		}
 	}
 	cmd.Env = s.environ(cmd.Env)
+	s.shimCommand(cmd)
 	if cmd.WaitDelay == 0 {
 		// A child in the background may hold our end of a pipe for ever; the
 		// command's end must not wait for it.
@@ -287,7 +288,7 @@ func (s *Session) environ(env []string) []string {
 		}
 		return false
 	})
-	return tmpEnviron(&s.rec, append(env, own...))
+	return s.shimEnviron(tmpEnviron(&s.rec, append(env, own...)))
 }
 
 // tie asks the anchor to watch us; one that is not there is started.
@@ -380,6 +381,7 @@ func (s *Session) Exec(ctx context.Context, cmd *exec.Cmd) error {
 		return recordError(err)
 	}
 	t.told()
+	s.shimCommand(cmd)
 	err = syscall.Exec(cmd.Path, cmd.Args, s.environ(cmd.Env)) // the lock closes on exec
 	t.fail(err)
 	return commandError(cmd, err)

@@ -46,9 +46,13 @@ func (a api) get(ctx context.Context, path string, into any) error {
 }
 
 func (a api) list(ctx context.Context, label string) ([]Container, error) {
-	filters, err := json.Marshal(map[string][]string{"label": {label}})
-	if err != nil {
-		return nil, err
+	ask := []string{"all", "1"}
+	if label != "" {
+		filters, err := json.Marshal(map[string][]string{"label": {label}})
+		if err != nil {
+			return nil, err
+		}
+		ask = append(ask, "filters", string(filters))
 	}
 	var found []struct {
 		ID      string `json:"Id"`
@@ -57,13 +61,14 @@ func (a api) list(ctx context.Context, label string) ([]Container, error) {
 		ImageID string
 		State   string
 		Labels  map[string]string
+		Created int64
 	}
-	if err := a.get(ctx, "/containers/json"+query("all", "1", "filters", string(filters)), &found); err != nil {
+	if err := a.get(ctx, "/containers/json"+query(ask...), &found); err != nil {
 		return nil, err
 	}
 	all := make([]Container, 0, len(found))
 	for _, f := range found {
-		c := Container{ID: f.ID, Image: f.Image, ImageID: f.ImageID, Labels: f.Labels, Running: runs(f.State)}
+		c := Container{ID: f.ID, Image: f.Image, ImageID: f.ImageID, Labels: f.Labels, Running: runs(f.State), Created: time.Unix(f.Created, 0)}
 		// Those with more slashes are links of other containers.
 		if i := slices.IndexFunc(f.Names, func(n string) bool { return strings.Count(n, "/") < 2 }); i >= 0 {
 			c.Name = strings.TrimPrefix(f.Names[i], "/")
@@ -71,6 +76,38 @@ func (a api) list(ctx context.Context, label string) ([]Container, error) {
 		all = append(all, c)
 	}
 	return all, nil
+}
+
+func (a api) inspect(ctx context.Context, id string) (Container, int, error) {
+	var d details
+	err := a.get(ctx, "/containers/"+url.PathEscape(id)+"/json", &d)
+	return d.container(), d.State.ExitCode, err
+}
+
+// details are what all engines say of one container.
+type details struct {
+	ID        string `json:"Id"`
+	Name      string
+	Image     string
+	ImageName string // podman's
+	Created   time.Time
+	State     struct {
+		Status   string
+		ExitCode int
+	}
+	Config struct {
+		Image  string
+		Labels map[string]string
+	}
+}
+
+func (d *details) container() Container {
+	image := d.ImageName
+	if image == "" {
+		image = d.Config.Image
+	}
+	return Container{ID: d.ID, Name: strings.TrimPrefix(d.Name, "/"), Image: image, ImageID: d.Image,
+		Running: runs(d.State.Status), Labels: d.Config.Labels, Created: d.Created}
 }
 
 // runs says of a state whether there are processes.

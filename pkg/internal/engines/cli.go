@@ -41,6 +41,15 @@ func find(tool string) (string, error) {
 	return "", fmt.Errorf("%s is not installed here: %w", tool, exec.ErrNotFound)
 }
 
+// There says whether there is such an engine here.
+func (e Engine) There() bool {
+	if path := e.Socket(); path != "" {
+		return socketThere(path)
+	}
+	_, err := find(e.Tool)
+	return err == nil
+}
+
 // run runs a verb of the tool. Its group ends with it when time is up.
 func (c cli) run(ctx context.Context, patience time.Duration, args ...string) ([]byte, error) {
 	path, err := find(c.Tool)
@@ -124,50 +133,42 @@ func (c cli) environ() []string {
 }
 
 func (c cli) list(ctx context.Context, label string) ([]Container, error) {
-	out, err := c.run(ctx, cliTime, "ps", "--all", "--quiet", "--no-trunc", "--filter", "label="+label)
+	args := []string{"ps", "--all", "--quiet", "--no-trunc"}
+	if label != "" {
+		args = append(args, "--filter", "label="+label)
+	}
+	out, err := c.run(ctx, cliTime, args...)
 	if err != nil {
 		return nil, err
 	}
-	all, err := c.inspect(ctx, strings.Fields(string(out)))
-	if err != nil || c.Tool != "podman" {
-		return all, err
-	}
-	pods, err := c.pods(ctx, label)
-	return append(all, pods...), err
-}
-
-// inspect describes containers. Those that are gone by now are left out.
-func (c cli) inspect(ctx context.Context, ids []string) ([]Container, error) {
 	var all []Container
-	for _, id := range ids {
-		out, err := c.run(ctx, cliTime, "container", "inspect", id)
+	for _, id := range strings.Fields(string(out)) {
+		t, _, err := c.inspect(ctx, id)
 		if errors.Is(err, ErrGone) {
 			continue
 		}
 		if err != nil {
 			return nil, err
 		}
-		var found []struct {
-			ID, Name, Image, ImageName string
-			State                      struct{ Status string }
-			Config                     struct {
-				Image  string
-				Labels map[string]string
-			}
-		}
-		if err := json.Unmarshal(out, &found); err != nil {
-			return nil, fmt.Errorf("its answer makes no sense: %w", err)
-		}
-		for _, f := range found {
-			image := f.ImageName
-			if image == "" {
-				image = f.Config.Image
-			}
-			all = append(all, Container{ID: f.ID, Name: strings.TrimPrefix(f.Name, "/"), Image: image, ImageID: f.Image,
-				Running: runs(f.State.Status), Labels: f.Config.Labels})
-		}
+		all = append(all, t)
 	}
-	return all, nil
+	if c.Tool != "podman" || label == "" {
+		return all, nil
+	}
+	pods, err := c.pods(ctx, label)
+	return append(all, pods...), err
+}
+
+func (c cli) inspect(ctx context.Context, id string) (Container, int, error) {
+	out, err := c.run(ctx, cliTime, "container", "inspect", id)
+	if err != nil {
+		return Container{}, 0, err
+	}
+	var found []details
+	if err := json.Unmarshal(out, &found); err != nil || len(found) != 1 {
+		return Container{}, 0, fmt.Errorf("its answer makes no sense: %w", err)
+	}
+	return found[0].container(), found[0].State.ExitCode, nil
 }
 
 // pods are groups of containers, with a label of their own.
@@ -255,13 +256,19 @@ func (c cli) driver(ctx context.Context) (Driver, error) {
 		}
 		return Driver{Systemd: f[0] == "systemd", Unified: f[1] == "2", Rootless: false}, nil
 	}
-	out, err := c.run(ctx, cliTime, "info", "--format", "{{.Host.CgroupManager}} {{.Host.CgroupsVersion}} {{.Host.Security.Rootless}}")
+	// Not by a template: the names of its fields change with the version.
+	out, err := c.run(ctx, cliTime, "info", "--format", "json")
 	if err != nil {
 		return Driver{}, err
 	}
-	f := strings.Fields(string(out))
-	if len(f) != 3 {
-		return Driver{}, errors.New("it does not say who makes its cgroups")
+	var i struct {
+		Host struct {
+			CgroupManager string `json:"cgroupManager"`
+			CgroupVersion string `json:"cgroupVersion"`
+		} `json:"host"`
 	}
-	return Driver{Systemd: f[0] == "systemd", Unified: f[1] == "v2", Rootless: f[2] == "true"}, nil
+	if err := json.Unmarshal(out, &i); err != nil {
+		return Driver{}, fmt.Errorf("its answer makes no sense: %w", err)
+	}
+	return Driver{Systemd: i.Host.CgroupManager == "systemd", Unified: i.Host.CgroupVersion == "v2", Rootless: os.Geteuid() != 0}, nil
 }

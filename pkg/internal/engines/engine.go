@@ -66,11 +66,13 @@ type Container struct {
 	Running bool
 	Pod     bool // a pod of podman's
 	Labels  map[string]string
+	Created time.Time // zero if it was not said
 }
 
 // client is how an engine is spoken to.
 type client interface {
-	list(ctx context.Context, label string) ([]Container, error)
+	list(ctx context.Context, label string) ([]Container, error) // "": all
+	inspect(ctx context.Context, id string) (Container, int, error)
 	imageLabels(ctx context.Context, image string) (map[string]string, error)
 	stop(ctx context.Context, c *Container, grace time.Duration) error
 	remove(ctx context.Context, c *Container) error
@@ -107,10 +109,44 @@ func (e Engine) Inherited(ctx context.Context, c *Container) (bool, error) {
 	return labels[LabelToken] == c.Labels[LabelToken], nil
 }
 
-// Stop asks a container to end, and kills it after the grace. It is not started again
-// by its restart policy then.
-func (e Engine) Stop(ctx context.Context, c *Container, grace time.Duration) error {
-	return e.client().stop(ctx, c, grace)
+// Since gives the containers without a label of ours that were made since then.
+func (e Engine) Since(ctx context.Context, then time.Time) ([]Container, error) {
+	all, err := e.client().list(ctx, "")
+	if err != nil {
+		return nil, fmt.Errorf("ask %s for containers: %w", e, err)
+	}
+	var since []Container
+	for _, c := range all {
+		if c.ID == "" || c.Labels[LabelID] != "" || c.Created.Before(then.Truncate(time.Second)) {
+			continue
+		}
+		if c.Created.Unix() == then.Unix() { // a list tells whole seconds
+			if exact, _, err := e.client().inspect(ctx, c.ID); err == nil && exact.Created.Before(then) {
+				continue
+			}
+		}
+		since = append(since, c)
+	}
+	return since, nil
+}
+
+// Get gives one container.
+func (e Engine) Get(ctx context.Context, id string) (Container, error) {
+	c, _, err := e.client().inspect(ctx, id)
+	return c, err
+}
+
+// Stop asks a container to end, and kills it after the grace: killed says that this was
+// necessary. It is not started again by its restart policy then.
+func (e Engine) Stop(ctx context.Context, c *Container, grace time.Duration) (killed bool, err error) {
+	if err := e.client().stop(ctx, c, grace); err != nil || c.Pod {
+		return false, err
+	}
+	_, status, err := e.client().inspect(ctx, c.ID)
+	if errors.Is(err, ErrGone) { // it was to be removed when it ends
+		return false, nil
+	}
+	return status == 128+9, err
 }
 
 // Remove ends a container at once, if it runs, and removes it with its volumes that

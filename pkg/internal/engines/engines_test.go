@@ -50,7 +50,7 @@ func (f *fake) add(id, session, token, image string) {
 	if f.all == nil {
 		f.all = map[string]map[string]any{}
 	}
-	f.all[id] = map[string]any{"Id": id, "Names": []string{"/a/link", "/name-" + id}, "Image": "bb", "ImageID": image, "State": "running",
+	f.all[id] = map[string]any{"Id": id, "Names": []string{"/a/link", "/name-" + id}, "Image": "bb", "ImageID": image, "State": "running", "Created": 1000,
 		"Labels": map[string]string{LabelID: session, LabelToken: token}}
 }
 
@@ -93,6 +93,8 @@ func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case len(parts) == 3 && parts[2] == "stop":
 		f.all[parts[1]]["State"] = "exited"
 		w.WriteHeader(204)
+	case len(parts) == 3 && parts[2] == "json":
+		_ = json.NewEncoder(w).Encode(map[string]any{"Id": parts[1], "Created": time.Unix(1000, 5e8), "State": map[string]any{"Status": f.all[parts[1]]["State"], "ExitCode": 137}})
 	default:
 		w.WriteHeader(500)
 	}
@@ -108,14 +110,14 @@ func TestListStopRemove(t *testing.T) {
 	if err != nil || len(all) != 1 || all[0].ID != "c1" || all[0].Name != "name-c1" || !all[0].Running || all[0].Labels[LabelToken] != "t1" {
 		t.Fatalf("%+v, %v", all, err)
 	}
-	if err := e.Stop(ctx, &all[0], 1500*time.Millisecond); err != nil {
-		t.Error(err)
+	if killed, err := e.Stop(ctx, &all[0], 1500*time.Millisecond); err != nil || !killed {
+		t.Errorf("stop: killed %t, %v", killed, err)
 	}
 	if err := e.Remove(ctx, &all[0]); err != nil {
 		t.Error(err)
 	}
 	// Removed between the list and what follows it.
-	if err := e.Stop(ctx, &all[0], 0); !errors.Is(err, ErrGone) {
+	if _, err := e.Stop(ctx, &all[0], 0); !errors.Is(err, ErrGone) {
 		t.Errorf("stop of what is gone: %v", err)
 	}
 	if err := e.Remove(ctx, &all[0]); err != nil {
@@ -126,6 +128,12 @@ func TestListStopRemove(t *testing.T) {
 	}
 	if !strings.Contains(strings.Join(f.calls, "\n"), "POST /containers/c1/stop?t=2\n") {
 		t.Errorf("asked: %q", f.calls)
+	}
+	f.add("c3", "", "", "i1")
+	for since, want := range map[float64]int{999.9: 1, 1000.2: 1, 1000.7: 0, 1001: 0} {
+		if got, err := e.Since(ctx, time.UnixMilli(int64(since*1000))); err != nil || len(got) != want {
+			t.Errorf("made since %g: %v, %v", since, got, err)
+		}
 	}
 	if d, err := e.Driver(ctx); err != nil || d != (Driver{Systemd: true, Unified: true, Rootless: true}) {
 		t.Errorf("driver %+v, %v", d, err)

@@ -21,7 +21,7 @@ func Names() []string {
 }
 
 // EnvDir tells the processes of a session where its shims are.
-const EnvDir = "SESSIONBOX_SHIMS"
+const EnvDir = "SESSIONBOX_SHIM_DIR"
 
 // Config is what the shims of a session know of it.
 type Config struct {

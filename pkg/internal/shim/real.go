@@ -83,3 +83,6 @@ func Environ(env []string, dir Dir) []string {
 	}
 	return env
 }
+
+// In says whether a directory of the PATH is one of shims.
+func In(dir string) bool { return isBin(dir) }

@@ -27,6 +27,8 @@ type openOptions struct {
 	takeOver   bool
 	noParent   bool
 	privateTmp bool
+	shims      bool
+	noShims    bool
 
 	ownerPID    *int
 	lease       *time.Duration
@@ -56,14 +58,15 @@ func (o *openOptions) flags(f *pflag.FlagSet) {
 	f.StringVar(&o.idleAction, "idle-action", "", "`DO` with an idle one: warn (default), freeze or close")
 	f.BoolVar(&o.noParent, "no-parent", false, "be independent of the session this is called from")
 	f.BoolVar(&o.privateTmp, "private-tmp", false, "make the session's SESSIONBOX_TMPDIR the TMPDIR of its commands, too")
-	mirror(f, "on-owner-exit", "idle-timeout", "idle-action", "backend", "require", "cgroup-root", "memory-max", "memory-high", "swap-max", "pids-max", "oom", "memory-warn", "on-warn", "notify", "memory-steps", "grace", "private-tmp")
+	f.BoolVar(&o.shims, "shims", o.shims, "also end what docker, podman, systemd-run, at start")
+	mirror(f, "shims", "on-owner-exit", "idle-timeout", "idle-action", "backend", "require", "cgroup-root", "memory-max", "memory-high", "swap-max", "pids-max", "oom", "memory-warn", "on-warn", "notify", "memory-steps", "grace", "private-tmp")
 }
 
 // options checks the words among the flags.
 func (o *openOptions) options() (session.OpenOptions, error) {
 	so := session.OpenOptions{Name: o.name, Labels: o.labels, Limits: o.limits, Grace: o.grace, NoParent: o.noParent, Attach: o.attach, TakeOver: o.takeOver,
 		OnOwnerExit: store.OwnerExit(o.onOwnerExit), IdleTimeout: value(o.idleTimeout), IdleAction: store.IdleAction(o.idleAction), OOM: store.OOMPolicy(o.oom),
-		PrivateTmp: o.privateTmp}
+		PrivateTmp: o.privateTmp, Shims: o.shims && !o.noShims}
 	var err error
 	if so.Memory, err = o.memory.options(); err != nil {
 		return so, err
@@ -120,6 +123,14 @@ ends or the lease is not renewed: a guard sees to it at once (see
 are measured by a clock that nobody can set and that stands still while the machine
 sleeps. With --json the answer has owner.generation, which tells later calls
 (--generation) for which owner they are made.
+
+With --shims, which run has by default, its commands find docker, podman, nerdctl,
+docker-compose, systemd-run, at, batch and crontab in a directory of the session, first
+in their PATH. These add what lets the close find what is started: labels to containers,
+the session's slice to units and, where that is legal, to containers, which then count
+against its ceilings. Then they run the real command. The close stops and removes the
+containers, stops the units, and takes back jobs and lines of crontab. What calls them
+by their full path goes past that: such units are told as suspects, and left alone.
 
 A session is idle when no command is started in it or waited for, nobody touches it
 and its processes use less than 1 % of a processor; looking at it is no use of it.

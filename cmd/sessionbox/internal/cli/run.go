@@ -31,6 +31,9 @@ func (a *app) newRun() *cobra.Command {
 running is ended; one line on stderr says what that was (-q hides it). So it does when a guard
 warns of the session's memory, or does something about it.
 
+What the command has docker, podman, systemd-run, at or crontab start ends with the
+session, too (see ` + "`sessionbox open --help`" + `); --no-shims leaves that out.
+
 SIGTERM and SIGHUP close the session: the processes are asked to end, then killed.
 The first Ctrl-C is the command's; the second one ends everything at once.
 
@@ -51,7 +54,9 @@ Exit status:
 	}
 	f := cmd.Flags()
 	f.SetInterspersed(false)
+	o.shims = true
 	o.openOptions.flags(f)
+	f.BoolVar(&o.noShims, "no-shims", false, "as --shims=false: put nothing before docker and others in the PATH")
 	o.commandOptions.flags(f)
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "do not say what was ended, nor that memory is short")
 	for _, name := range []string{"attach", "take-over", "owner-pid", "lease", "on-owner-exit"} {
