@@ -28,7 +28,10 @@ func Containers(gen Generation) Variant {
 				"echo root:x:0:0::/:/bin/sh >$d/etc/passwd && tar -C $d -cf " + ContainersImage + " . && rm -rf $d && chmod 644 " + ContainersImage},
 		},
 	}
-	if gen == Trixie {
+	switch gen {
+	case Bullseye: // whose docker starts nothing without it where the kernel has it on
+		v.Packages = append(v.Packages, "apparmor")
+	case Trixie:
 		// Older ones are a pile of Python that takes half a minute to start in a guest.
 		v.Packages = append(v.Packages, "docker-cli", "docker-compose")
 	}

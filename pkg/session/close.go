@@ -24,6 +24,8 @@ type CloseOptions struct {
 	DryRun bool
 	// Generation is that of the owner the caller acts for, 0 if it does not say.
 	Generation int
+	// Shared is what is done with daemons in it that serve others.
+	Shared Shared
 	// Reason is why it is closed, for the receipt; "" when it was asked for.
 	Reason string
 
@@ -188,6 +190,7 @@ func (c *closing) run(ctx context.Context) error {
 	}
 	c.records, _, _ = c.m.store.Tasks(c.rec.ID)
 	c.running = running(c.records)
+	c.serves()
 	if c.o.DryRun {
 		return c.look(ctx)
 	}
@@ -286,6 +289,7 @@ func (c *closing) spareMarked(ctx context.Context) {
 	if c.box == nil || c.rec.Cookie == "" || len(c.rec.KeptFrom) > 0 {
 		return // what was kept once ends with the session that keeps it
 	}
+	spared := c.sparedPIDs()
 	s := &Session{m: c.m, rec: c.rec, box: c.box}
 	beside := c.o.around
 	if beside == nil {
@@ -297,13 +301,13 @@ func (c *closing) spareMarked(ctx context.Context) {
 	for { // what was forked meanwhile is in the next list
 		var moved []Process
 		var err error
-		kept, moved, err = s.keepMarked(wait, kept, beside)
+		kept, moved, err = s.keepMarked(wait, kept, beside, spared)
 		c.r.Kept = append(c.r.Kept, moved...)
 		if err == nil && len(moved) > 0 {
 			err = wait.Err()
 		}
 		if err != nil {
-			c.note("processes with " + EnvKeep + "=1 could not all be kept: " + err.Error())
+			c.note("processes that were to be kept could not all be: " + err.Error())
 		}
 		if err != nil || len(moved) == 0 {
 			break
@@ -313,8 +317,22 @@ func (c *closing) spareMarked(ctx context.Context) {
 		return
 	}
 	defer kept.Release()
-	c.note(fmt.Sprintf("%d processes with %s=1 were kept, as %s", len(c.r.Kept), EnvKeep, kept.Name()))
+	c.sparedNote(kept)
+	if n := c.markedKept(spared); n > 0 {
+		c.note(fmt.Sprintf("%d processes with %s=1 were kept, as %s", n, EnvKeep, kept.Name()))
+	}
 	c.m.event(store.Event{Event: "kept", ID: c.rec.ID, Name: c.rec.Name}, map[string]any{"session": kept.ID(), "name": kept.Name(), "processes": len(c.r.Kept)})
+}
+
+// markedKept counts those that were kept for their own mark.
+func (c *closing) markedKept(spared map[int]bool) int {
+	n := 0
+	for i := range c.r.Kept {
+		if !spared[c.r.Kept[i].PID] {
+			n++
+		}
+	}
+	return n
 }
 
 // closeNested closes the sessions inside this one, each with its own receipt.

@@ -428,13 +428,21 @@ func (h *hired) removeAll(ctx context.Context, found []*held) bool {
 	return any
 }
 
-// hiredTime bounds asking engines for a look at a session.
-const hiredTime = 5 * time.Second
+// briefTime and hiredTime bound asking engines for a look at one of many sessions, and at
+// one alone: rootless podman has to be started for it, and does not hurry.
+const (
+	briefTime = 5 * time.Second
+	hiredTime = 30 * time.Second
+)
 
 // inspectHired puts what others run for a session into what is known of it.
 func (m *Manager) inspectHired(i *Info, rec *store.Session, brief bool) {
 	i.Shims = rec.Shims
-	ctx, cancel := context.WithTimeout(context.Background(), hiredTime)
+	patience := hiredTime
+	if brief {
+		patience = briefTime
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	var problems []string
 	i.Containers, i.Units, i.Jobs, problems = m.lookHired(ctx, rec, !brief)

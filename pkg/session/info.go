@@ -54,6 +54,9 @@ type Info struct {
 	// Suspects may be of the session, which cannot be proven: a close leaves them alone. They
 	// are looked for in a lineage box, and not for a list of many.
 	Suspects []Process `json:"suspects,omitempty"`
+	// Served are daemons in it that serve others now. They are not looked for for a list of
+	// many.
+	Served []Served `json:"served,omitempty"`
 	// Shims says that its commands find shims before docker and others. Containers, Units
 	// and Jobs are what others run for it: engines, a systemd manager, at and cron (which
 	// are not asked for a list of many).
@@ -202,7 +205,9 @@ type Receipt struct {
 	Containers []ContainerInfo `json:"containers,omitempty"`
 	Units      []UnitInfo      `json:"units,omitempty"`
 	Jobs       []JobInfo       `json:"jobs,omitempty"`
-	// Kept asked for it by SESSIONBOX_KEEP=1 and lives on in a session of its own.
+	// Served are daemons in it that served others; those that were spared are among Kept.
+	Served []Served `json:"served,omitempty"`
+	// Kept asked for it by SESSIONBOX_KEEP=1, or serves others, and lives on in a session of its own.
 	Kept []Process `json:"kept,omitempty"`
 	// Error is why the session is not closed, "" when it is.
 	Error string    `json:"error,omitempty"`

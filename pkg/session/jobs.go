@@ -16,7 +16,7 @@ import (
 )
 
 // jobTime bounds each call of at and crontab.
-const jobTime = 5 * time.Second
+const jobTime = 10 * time.Second
 
 // endJobs takes back what the session wanted to be started later, or, in a dry run, says
 // what that is. What at has started already carries the cookie: it is found as a stray.

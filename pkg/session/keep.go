@@ -203,10 +203,10 @@ func (s *Session) discard(ctx context.Context) {
 	}
 }
 
-// keepMarked moves those who carry SESSIONBOX_KEEP=1 out of the box that is about to be
+// keepMarked moves those who carry SESSIONBOX_KEEP=1, or are spared, out of the box that is about to be
 // closed, into a session of their own, made unless given, and gives it and what it
 // moved. Who started them said so. It lies beside the outermost session that is closed.
-func (s *Session) keepMarked(ctx context.Context, kept, beside *Session) (*Session, []Process, error) {
+func (s *Session) keepMarked(ctx context.Context, kept, beside *Session, spared map[int]bool) (*Session, []Process, error) {
 	members, err := s.box.Members("")
 	if err != nil {
 		return kept, nil, err
@@ -215,7 +215,7 @@ func (s *Session) keepMarked(ctx context.Context, kept, beside *Session) (*Sessi
 	marked := make([]bool, len(members))
 	each(len(members), func(i int) {
 		env, err := proc.Env(members[i].PID, EnvKeep)
-		marked[i] = err == nil && env[EnvKeep] == "1" && !isHelper(members[i]) && !nestedLeaf(members[i].Leaf)
+		marked[i] = (err == nil && env[EnvKeep] == "1" || spared[members[i].PID]) && !isHelper(members[i]) && !nestedLeaf(members[i].Leaf)
 	})
 	now := ticksNow()
 	for i, m := range members {

@@ -233,6 +233,7 @@ func (m *Manager) inspect(rec *store.Session, problem string, o InspectOptions) 
 		defer box.Close()
 		if !o.brief {
 			i.Idle = m.idleInfo(rec, box)
+			i.Served = m.served(rec, box, SharedAuto)
 			i.MemoryWatch = memoryWatchInfo(rec, i.Box.Frozen)
 			if l, ok := box.(*lineageBox); ok {
 				i.Suspects = l.suspects()

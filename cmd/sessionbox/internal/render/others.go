@@ -1,6 +1,7 @@
 package render
 
 import (
+	"fmt"
 	"io"
 	"strings"
 
@@ -40,6 +41,30 @@ func others(cs []session.ContainerInfo, us []session.UnitInfo, js []session.JobI
 		all = append(all, o)
 	}
 	return all
+}
+
+// servedText says of a daemon that served others what becomes of it. That it was spared
+// is among the notes, with where it is now.
+func servedText(s *session.Served, dry bool) string {
+	what := fmt.Sprintf("%s (%d), which serves %s", Clean(s.Comm), s.PID, Clients(s))
+	switch {
+	case dry && s.Spared:
+		return what + ", would be spared"
+	case dry:
+		return what + ", would be ended"
+	case !s.Spared:
+		return what + ", was ended with the session"
+	}
+	return ""
+}
+
+// Clients names who is connected to a daemon.
+func Clients(s *session.Served) string {
+	all := make([]string, len(s.Clients))
+	for i := range s.Clients {
+		all[i] = Clean(s.Clients[i].String())
+	}
+	return strings.Join(all, ", ")
 }
 
 func cutID(id string) string { return id[:min(len(id), 12)] }

@@ -155,6 +155,13 @@ func receipt(w io.Writer, r *session.Receipt, st Style, indent string) error {
 	if err := survived(w, r, st, inner); err != nil {
 		return err
 	}
+	for i := range r.Served {
+		if text := servedText(&r.Served[i], r.DryRun); text != "" {
+			if _, err := fmt.Fprintln(w, inner+st.paint(yellow, text)); err != nil {
+				return err
+			}
+		}
+	}
 	if r.OOM != nil {
 		if _, err := fmt.Fprintln(w, inner+st.paint(red, "out of memory: "+Clean(r.OOM.String()))); err != nil {
 			return err
