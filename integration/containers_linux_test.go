@@ -12,8 +12,7 @@ import (
 	"github.com/sessionbox/sessionbox/pkg/session"
 )
 
-// realEngines is a machine with docker and podman on it, both with an image bb and a
-// container that is nobody's of ours.
+// realEngines is a machine with engines on it, each with an image bb.
 type realEngines struct {
 	r *rig
 	// outside is the environment of who has nothing to do with any session: what podman
@@ -22,7 +21,7 @@ type realEngines struct {
 }
 
 // realEngines are only on the hosts that are made for it, see hosts.Containers.
-func (r *rig) realEngines() *realEngines {
+func (r *rig) realEngines(tools ...string) *realEngines {
 	r.t.Helper()
 	if os.Getenv("SESSIONBOX_TEST_CONTAINERS") == "" {
 		r.t.Skip("no host with docker and podman: TestSystemdContainers and TestVMContainers run it")
@@ -33,17 +32,19 @@ func (r *rig) realEngines() *realEngines {
 			e.outside = append(e.outside, k+"="+v)
 		}
 	}
-	start := []string{"systemctl", "start", "docker"}
-	if os.Geteuid() != 0 {
-		start = append([]string{"sudo", "-n"}, start...)
-	}
-	e.must(start...)
-	for _, tool := range []string{"docker", "podman"} {
-		e.must(tool, "import", hosts.ContainersImage, "bb")
-		e.must(tool, "run", "-d", "--name", "canary", "--network", "none", "bb", "sleep", "3600")
+	for _, tool := range tools {
+		if start := []string{"sudo", "-n", "systemctl", "start", "docker"}; tool == "docker" {
+			if os.Geteuid() == 0 {
+				start = start[2:]
+			}
+			e.must(start...)
+		}
+		if e.run(tool, "images", "-q", "bb") == "" {
+			e.must(tool, "import", hosts.ContainersImage, "bb")
+		}
 	}
 	r.t.Cleanup(func() {
-		for _, tool := range []string{"docker", "podman"} {
+		for _, tool := range tools {
 			// As nothing else is to be there, everything goes.
 			for id := range strings.FieldsSeq(e.run(tool, "ps", "-aq")) {
 				e.run(tool, "rm", "-f", id)
@@ -101,30 +102,35 @@ func placing() string {
 // ends those of its session, and nobody else's, and says what became of each.
 func TestContainers(t *testing.T) {
 	r := newRig(t)
-	e := r.realEngines()
+	e := r.realEngines("docker", "podman")
+	for _, tool := range []string{"docker", "podman"} {
+		e.must(tool, "run", "-d", "--name", "canary", "--network", "none", "bb", "sleep", "3600")
+	}
 	r.tmuxServer() // outside, with a window that must live
 	e.must(append(append([]string{"systemd-run"}, userFlag()...), "--unit=sbx-canary", "sleep", "3600")...)
 	t.Cleanup(func() { e.run(append(append([]string{"systemctl"}, userFlag()...), "stop", "sbx-canary.service")...) })
-	script := `set -e
-cd "$1"
-docker run -d --name plain --network none bb sleep 600
-docker run -d --name deaf --restart=always --network none bb sh -c 'trap "" TERM; while :; do sleep 1; done'
-docker create --name made --network none bb true
-podman run -d --name pplain --network none bb sleep 600
-/usr/bin/podman run -d --name ppast --network none bb sleep 600
-/usr/bin/docker run -d --name past --network none bb sleep 600
-printf 'services:\n  web:\n    image: bb\n    command: sleep 600\n    network_mode: none\n' >compose.yaml
-if docker compose version >/dev/null 2>&1; then docker compose up -d; fi
-systemd-run ` + strings.Join(userFlag(), " ") + ` --unit=sbx-again -p Restart=always sleep 600
-systemd-run ` + strings.Join(userFlag(), " ") + ` --unit=sbx-later --on-active=3600 true
-/usr/bin/systemd-run ` + strings.Join(userFlag(), " ") + ` --unit=sbx-past sleep 600
-echo 'sleep 600' | at now + 60 minutes
-tmux -L own -f /dev/null new-session -d 'sleep 600'
-"$SESSIONBOX_BIN" open --shims --name inner >inner
-"$SESSIONBOX_BIN" exec inner -- docker run -d --name nested --network none bb sleep 600
-`
+	user := strings.Join(userFlag(), " ")
 	id := r.open("containers", "--shims")
-	r.exec(id, "bash", "-c", script, "agent", r.home).must(t, 0, "the agent")
+	// Each by itself, as an emulated guest takes its time.
+	for _, line := range []string{
+		`docker run -d --name plain --network none bb sleep 600`,
+		`docker run -d --name deaf --restart=always --network none bb sh -c 'trap "" TERM; while :; do sleep 1; done'`,
+		`docker create --name made --network none bb true`,
+		`podman run -d --name pplain --network none bb sleep 600`,
+		`/usr/bin/podman run -d --name ppast --network none bb sleep 600`,
+		`/usr/bin/docker run -d --name past --network none bb sleep 600`,
+		`printf 'services:\n  web:\n    image: bb\n    command: sleep 600\n    network_mode: none\n' >compose.yaml`,
+		`if docker compose version >/dev/null 2>&1; then docker compose up -d; fi`,
+		`systemd-run ` + user + ` --unit=sbx-again -p Restart=always sleep 600`,
+		`systemd-run ` + user + ` --unit=sbx-later --on-active=3600 true`,
+		`/usr/bin/systemd-run ` + user + ` --unit=sbx-past sleep 600`,
+		`echo 'sleep 600' | at now + 60 minutes`,
+		`tmux -L own -f /dev/null new-session -d 'sleep 600'`,
+		`"$SESSIONBOX_BIN" open --shims --name inner`,
+		`"$SESSIONBOX_BIN" exec inner -- docker run -d --name nested --network none bb sleep 600`,
+	} {
+		r.exec(id, "bash", "-c", "cd "+r.home+" && "+line).must(t, 0, line)
+	}
 	t.Cleanup(func() { e.run(append(append([]string{"systemctl"}, userFlag()...), "stop", "sbx-past.service")...) })
 	composed := e.command("docker", "compose", "version").Run() == nil
 	box := r.inspect(id).Box.Path
@@ -194,7 +200,7 @@ tmux -L own -f /dev/null new-session -d 'sleep 600'
 // ceiling, and what the kernel kills in it there is told as the session's.
 func TestContainerMemory(t *testing.T) {
 	r := newRig(t)
-	r.realEngines()
+	r.realEngines(placing())
 	id := r.open("ceiling", "--shims", "--memory-max", "96M", "--swap-max", "0")
 	if i := r.inspect(id); len(i.Limits) == 0 || !i.Limits[0].InForce {
 		t.Skipf("no memory ceiling here: %+v", i.Limits)
@@ -203,7 +209,7 @@ func TestContainerMemory(t *testing.T) {
 	if o.code == 0 {
 		t.Fatalf("256 MiB fit below a ceiling of 96: %s", o.stdout)
 	}
-	if i := r.inspect(id); i.OOM == nil || !strings.Contains(i.OOM.String(), "session") {
+	if i := r.inspect(id); i.OOM == nil || !strings.Contains(i.OOM.String(), "limit of ceiling") {
 		t.Errorf("inspect does not tell that the kernel killed in the session: %v", i.OOM)
 	}
 	receipt := r.closed(id, graceFlags()...)

@@ -21,8 +21,10 @@ func (m *Manager) served(rec *store.Session, box Box, how Shared) []Served {
 	}
 	inside := map[string]bool{} // inodes of sockets that members have
 	var servers []server
-	for _, p := range members {
-		own := proc.Sockets(p.PID)
+	of := make([][]string, len(members))
+	each(len(members), func(i int) { of[i] = proc.Sockets(members[i].PID) })
+	for i, p := range members {
+		own := of[i]
 		for _, inode := range own {
 			inside[inode] = true
 		}

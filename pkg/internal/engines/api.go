@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math"
 	"net/url"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,8 +17,18 @@ import (
 // or not, and podman where its service runs.
 type api struct{ socket string }
 
-// oldest is how an engine says which version of its API it wants at least.
-var oldest = regexp.MustCompile(`(?i)minimum supported API version is ([0-9]+\.[0-9]+)`)
+// oldest reads which version of its API an engine wants at least, "" if it does not say.
+func oldest(message string) string {
+	_, rest, ok := strings.Cut(strings.ToLower(message), "minimum supported api version is ")
+	if !ok {
+		return ""
+	}
+	end := strings.IndexFunc(rest, func(r rune) bool { return r != '.' && (r < '0' || r > '9') })
+	if end < 0 {
+		end = len(rest)
+	}
+	return strings.Trim(rest[:end], ".")
+}
 
 // call asks without a version, which is the engine's own. One that wants another is
 // given it.
@@ -27,8 +36,8 @@ func (a api) call(ctx context.Context, method, path string, patience time.Durati
 	body, err := request(ctx, a.socket, method, path, patience)
 	var s *statusError
 	if errors.As(err, &s) && s.code == 400 {
-		if m := oldest.FindStringSubmatch(s.message); m != nil {
-			return request(ctx, a.socket, method, "/v"+m[1]+path, patience)
+		if v := oldest(s.message); v != "" {
+			return request(ctx, a.socket, method, "/v"+v+path, patience)
 		}
 	}
 	return body, err

@@ -3,18 +3,18 @@ package shim
 import (
 	"fmt"
 	"os"
-	"regexp"
 	"strings"
 )
-
-var leaf = regexp.MustCompile(`/task-([0-9]+)(/|\n|$)`)
 
 // caller says who called: the session's task, and the process.
 func caller() string {
 	var parts []string
 	if b, err := os.ReadFile("/proc/self/cgroup"); err == nil {
-		if m := leaf.FindSubmatch(b); m != nil {
-			parts = append(parts, "task "+string(m[1]))
+		for _, part := range strings.FieldsFunc(string(b), func(r rune) bool { return r == '/' || r == '\n' }) {
+			if n, ok := strings.CutPrefix(part, "task-"); ok && strings.Trim(n, "0123456789") == "" {
+				parts = append(parts, "task "+n)
+				break
+			}
 		}
 	}
 	if b, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", os.Getppid())); err == nil {

@@ -4,16 +4,17 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 )
 
 // composeOptions are those before the verb, of both generations.
-var composeOptions = options{
-	flags: []string{"all-resources", "compatibility", "dry-run", "verbose", "no-ansi", "tls", "tlsverify", "skip-hostname-check", "D"},
-	values: []string{"ansi", "env-file", "file", "f", "parallel", "profile", "progress", "project-directory", "project-name", "p", "workdir",
-		"context", "c", "host", "H", "log-level", "tlscacert", "tlscert", "tlskey"},
+func composeOptions() options {
+	return options{
+		flags: []string{"all-resources", "compatibility", "dry-run", "verbose", "no-ansi", "tls", "tlsverify", "skip-hostname-check", "D"},
+		values: []string{"ansi", "env-file", "file", "f", "parallel", "profile", "progress", "project-directory", "project-name", "p", "workdir",
+			"context", "c", "host", "H", "log-level", "tlscacert", "tlscert", "tlskey"},
+	}
 }
 
 // composeCall is a command line of compose, taken apart.
@@ -31,7 +32,7 @@ type composeCall struct {
 // parseCompose takes a command line apart. args are without the command's name.
 func parseCompose(args []string) composeCall {
 	var c composeCall
-	n, ok := composeOptions.skip(args, func(name, value string, span []string) {
+	n, ok := composeOptions().skip(args, func(name, value string, span []string) {
 		switch name {
 		case "file", "f":
 			c.files = append(c.files, value)
@@ -63,11 +64,15 @@ func (c *composeCall) with(args []string, files ...string) []string {
 	return slices.Concat(args[:c.at], add, args[c.at:])
 }
 
-// Names that compose looks for, in its order.
-var (
-	composeNames   = []string{"compose.yaml", "compose.yml", "docker-compose.yml", "docker-compose.yaml"}
-	overridesNames = []string{"compose.override.yaml", "compose.override.yml", "docker-compose.override.yml", "docker-compose.override.yaml"}
-)
+// composeNames are those that compose looks for, in its order, and overrideNames those that it
+// adds to one of them.
+func composeNames() []string {
+	return []string{"compose.yaml", "compose.yml", "docker-compose.yml", "docker-compose.yaml"}
+}
+
+func overrideNames() []string {
+	return []string{"compose.override.yaml", "compose.override.yml", "docker-compose.override.yml", "docker-compose.override.yaml"}
+}
 
 // findCompose gives the files that compose would take by itself: those of the
 // environment, or what lies in dir or above it.
@@ -79,12 +84,12 @@ func findCompose(dir, env, separator string) []string {
 		return strings.Split(env, separator)
 	}
 	for {
-		for _, name := range composeNames {
+		for _, name := range composeNames() {
 			path := filepath.Join(dir, name)
 			if _, err := os.Stat(path); err != nil {
 				continue
 			}
-			for _, o := range overridesNames {
+			for _, o := range overrideNames() {
 				if _, err := os.Stat(filepath.Join(dir, o)); err == nil {
 					return []string{path, filepath.Join(dir, o)}
 				}
@@ -101,7 +106,14 @@ func findCompose(dir, env, separator string) []string {
 
 // version is the line of a compose file that the first generation of compose wants to
 // be the same in all files.
-var version = regexp.MustCompile(`(?m)^version\s*:.*$`)
+func version(base []byte) string {
+	for line := range strings.Lines(string(base)) {
+		if rest, ok := strings.CutPrefix(line, "version"); ok && strings.HasPrefix(strings.TrimLeft(rest, " \t"), ":") {
+			return strings.TrimRight(line, "\r\n") + "\n"
+		}
+	}
+	return ""
+}
 
 // override is a compose file that labels services and places them.
 func override(base []byte, services []string, labels map[string]string, parent string) ([]byte, error) {
@@ -117,12 +129,6 @@ func override(base []byte, services []string, labels map[string]string, parent s
 	if err != nil {
 		return nil, err
 	}
-	text := version.Find(base)
-	if len(text) > 0 {
-		text = append(slices.Clone(text), '\n')
-	}
-	return append(append(text, "services: "...), append(escapeDollars(b), '\n')...), nil
+	// What is JSON is YAML, too; two dollars are one that compose leaves alone.
+	return []byte(version(base) + "services: " + strings.ReplaceAll(string(b), "$", "$$") + "\n"), nil
 }
-
-// escapeDollars keeps compose from replacing variables: what is JSON is YAML, too.
-func escapeDollars(b []byte) []byte { return []byte(strings.ReplaceAll(string(b), "$", "$$")) }

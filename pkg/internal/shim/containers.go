@@ -15,32 +15,44 @@ const (
 	compose
 )
 
-// The options before the verb, as of docker 29, podman 5.6 and nerdctl 2.
-var engineOptions = map[string]options{
-	"docker": {
-		flags:  []string{"debug", "D", "tls", "tlsverify"},
-		values: []string{"config", "context", "c", "host", "H", "log-level", "l", "tlscacert", "tlscert", "tlskey"},
-	},
-	"podman": {
-		flags: []string{"noout", "remote", "r", "syslog", "transient-store", "trace"},
-		values: []string{"cdi-spec-dir", "cgroup-manager", "config", "conmon", "connection", "c", "context", "cpu-profile", "default-mounts-file",
-			"events-backend", "hooks-dir", "host", "H", "identity", "imagestore", "log-level", "max-workers", "memory-profile", "module", "namespace",
-			"network-cmd-path", "network-config-dir", "out", "root", "runroot", "runtime", "runtime-flag", "ssh", "storage-driver",
-			"storage-opt", "tls-ca", "tls-cert", "tls-key", "tmpdir", "url", "volumepath"},
-	},
-	"nerdctl": {
-		flags: []string{"debug", "debug-full", "experimental", "insecure-registry"},
-		values: []string{"address", "a", "host", "H", "namespace", "n", "snapshotter", "storage-driver", "cni-path", "cni-netconfpath", "data-root",
-			"cgroup-manager", "hosts-dir", "host-gateway-ip", "bridge-ip", "kube-hide-dupe", "cdi-spec-dirs", "userns-remap", "global-dns", "global-dns-opts", "global-dns-search"},
-	},
+// engineOptions are the options before the verb, as of docker 29, podman 5.6 and nerdctl 2.
+func engineOptions(tool string) (o options, ok bool) {
+	switch tool {
+	case "docker":
+		return options{
+			flags:  []string{"debug", "D", "tls", "tlsverify"},
+			values: []string{"config", "context", "c", "host", "H", "log-level", "l", "tlscacert", "tlscert", "tlskey"},
+		}, true
+	case "podman":
+		return options{
+			flags: []string{"noout", "remote", "r", "syslog", "transient-store", "trace"},
+			values: []string{"cdi-spec-dir", "cgroup-manager", "config", "conmon", "connection", "c", "context", "cpu-profile", "default-mounts-file",
+				"events-backend", "hooks-dir", "host", "H", "identity", "imagestore", "log-level", "max-workers", "memory-profile", "module", "namespace",
+				"network-cmd-path", "network-config-dir", "out", "root", "runroot", "runtime", "runtime-flag", "ssh", "storage-driver",
+				"storage-opt", "tls-ca", "tls-cert", "tls-key", "tmpdir", "url", "volumepath"},
+		}, true
+	case "nerdctl":
+		return options{
+			flags: []string{"debug", "debug-full", "experimental", "insecure-registry", "kube-hide-dupe"},
+			values: []string{"address", "a", "host", "H", "namespace", "n", "snapshotter", "storage-driver", "cni-path", "cni-netconfpath", "data-root",
+				"cgroup-manager", "hosts-dir", "host-gateway-ip", "bridge-ip", "cdi-spec-dirs", "userns-remap", "global-dns", "global-dns-opts", "global-dns-search"},
+		}, true
+	}
+	return options{}, false
 }
 
-// whose are the options that say which engine is meant, by tool. No option that names a
-// program is among them: who closes the session repeats these.
-var whose = map[string][]string{
-	"docker":  {"config", "context", "c", "host", "H", "tls", "tlsverify", "tlscacert", "tlscert", "tlskey"},
-	"podman":  {"connection", "c", "context", "host", "H", "identity", "imagestore", "remote", "r", "root", "runroot", "storage-driver", "tmpdir", "transient-store", "url"},
-	"nerdctl": {"address", "a", "host", "H", "namespace", "n", "data-root"},
+// whose are the options that say which engine is meant. No option that names a program is
+// among them: who closes the session repeats these.
+func whose(tool string) []string {
+	switch tool {
+	case "docker":
+		return []string{"config", "context", "c", "host", "H", "tls", "tlsverify", "tlscacert", "tlscert", "tlskey"}
+	case "podman":
+		return []string{"connection", "c", "context", "host", "H", "identity", "imagestore", "remote", "r", "root", "runroot", "storage-driver", "tmpdir", "transient-store", "url"}
+	case "nerdctl":
+		return []string{"address", "a", "host", "H", "namespace", "n", "data-root"}
+	}
+	return nil
 }
 
 // call is a command line of an engine's command, taken apart.
@@ -61,12 +73,12 @@ type call struct {
 // parse takes a command line apart. args are without the command's name.
 func parse(tool string, args []string) call {
 	var c call
-	opts, ok := engineOptions[tool]
+	opts, ok := engineOptions(tool)
 	if !ok {
 		return c
 	}
 	n, ok := opts.skip(args, func(name, _ string, span []string) {
-		if has(whose[tool], name) && c.pure(opts, span) {
+		if has(whose(tool), name) && c.pure(opts, span) {
 			c.engine = append(c.engine, span...)
 		}
 		if name == "cgroup-manager" {

@@ -9,9 +9,6 @@ import (
 	"strings"
 )
 
-// standard is where commands are on every machine, whatever the PATH says.
-var standard = []string{"/usr/local/bin", "/usr/bin", "/bin"}
-
 // real gives the command that a shim stands before: the next one in the PATH that is
 // not this very program, and in no directory of shims.
 func real(name string) (string, error) {
@@ -72,7 +69,7 @@ func Environ(env []string, dir Dir) []string {
 	if found {
 		dirs = slices.DeleteFunc(filepath.SplitList(path), func(d string) bool { return filepath.IsAbs(d) && isBin(d) })
 	} else if dir != "" {
-		dirs = slices.Clone(standard)
+		dirs = []string{"/usr/local/bin", "/usr/bin", "/bin"} // as a shell has it
 	}
 	if dir != "" {
 		dirs = append([]string{dir.Bin()}, dirs...)

@@ -6,12 +6,14 @@ import (
 )
 
 // systemdRun are the options of systemd-run (as of 258) up to the command.
-var systemdRun = options{
-	flags: []string{"help", "h", "version", "user", "system", "scope", "remain-after-exit", "r", "send-sighup", "no-block", "wait", "quiet", "q",
-		"pipe", "P", "pty", "t", "pty-late", "T", "shell", "S", "same-dir", "d", "collect", "G", "slice-inherit", "no-ask-password", "ignore-failure", "verbose", "v"},
-	values: []string{"host", "H", "machine", "M", "capsule", "C", "unit", "u", "property", "p", "description", "slice", "service-type", "uid", "gid", "nice",
-		"working-directory", "setenv", "E", "on-active", "on-boot", "on-startup", "on-unit-active", "on-unit-inactive", "on-calendar", "timer-property",
-		"path-property", "socket-property", "background", "expand-environment", "json", "job-mode", "area", "root-directory", "chdir"},
+func systemdRun() options {
+	return options{
+		flags: []string{"help", "h", "version", "user", "system", "scope", "remain-after-exit", "r", "send-sighup", "no-block", "wait", "quiet", "q",
+			"pipe", "P", "pty", "t", "pty-late", "T", "shell", "S", "same-dir", "d", "collect", "G", "slice-inherit", "no-ask-password", "ignore-failure", "verbose", "v"},
+		values: []string{"host", "H", "machine", "M", "capsule", "C", "unit", "u", "property", "p", "description", "slice", "service-type", "uid", "gid", "nice",
+			"working-directory", "setenv", "E", "on-active", "on-boot", "on-startup", "on-unit-active", "on-unit-inactive", "on-calendar", "timer-property",
+			"path-property", "socket-property", "background", "expand-environment", "json", "job-mode", "area", "root-directory", "chdir"},
+	}
 }
 
 // unitCall is a command line of systemd-run, taken apart.
@@ -24,7 +26,7 @@ type unitCall struct {
 
 func parseUnit(args []string) unitCall {
 	var c unitCall
-	_, ok := systemdRun.skip(args, func(name, value string, _ []string) {
+	_, ok := systemdRun().skip(args, func(name, value string, _ []string) {
 		switch name {
 		case "user":
 			c.user = true
