@@ -107,6 +107,9 @@ func shimConfig(rec *store.Session) shim.Config {
 func (s *Session) shimEnviron(env []string) []string {
 	switch dir := s.m.shimDir(&s.rec); {
 	case dir != "":
+		if _, err := dir.Config(); err != nil { // they were lost with the records
+			s.m.makeShims(&s.rec)
+		}
 		return shim.Environ(env, dir)
 	case s.rec.Parent == "": // those of a session that we are not inside of
 		return shim.Environ(env, "")
@@ -437,7 +440,6 @@ const (
 
 // inspectHired puts what others run for a session into what is known of it.
 func (m *Manager) inspectHired(i *Info, rec *store.Session, brief bool) {
-	i.Shims = rec.Shims
 	patience := hiredTime
 	if brief {
 		patience = briefTime

@@ -54,12 +54,11 @@ type Info struct {
 	// Suspects may be of the session, which cannot be proven: a close leaves them alone. They
 	// are looked for in a lineage box, and not for a list of many.
 	Suspects []Process `json:"suspects,omitempty"`
-	// Served are daemons in it that serve others now. They are not looked for for a list of
-	// many.
+	// Served are daemons in it that serve others now: in the answer of inspect.
 	Served []Served `json:"served,omitempty"`
 	// Shims says that its commands find shims before docker and others. Containers, Units
-	// and Jobs are what others run for it: engines, a systemd manager, at and cron (which
-	// are not asked for a list of many).
+	// and Jobs are what others run for it: engines, a systemd manager, at and cron; in the
+	// answers of inspect and, but for jobs, of ls.
 	Shims      bool            `json:"shims,omitempty"`
 	Containers []ContainerInfo `json:"containers,omitempty"`
 	Units      []UnitInfo      `json:"units,omitempty"`

@@ -67,8 +67,8 @@ func endAt(ctx context.Context, cookie string, dry bool) []JobInfo {
 	var all []JobInfo
 	for line := range strings.Lines(out) {
 		f := strings.Fields(line) // number, date, queue, user
-		if len(f) < 2 || slices.Contains(f, "=") && len(f) > 2 && f[len(f)-2] == "=" {
-			continue // "=": it is running, and a stray
+		if len(f) < 2 || f[len(f)-2] == "=" {
+			continue // the queue of those that are running: it is a stray
 		}
 		script, err := tool(ctx, "", "at", "-c", f[0])
 		if err != nil || !strings.Contains(script, EnvCookie+"="+cookie+";") {
