@@ -280,3 +280,33 @@ func TestServesOwner(t *testing.T) {
 		c.Close()
 	}
 }
+
+// TestServesAsked: at a terminal the close asks, and does what it is told.
+func TestServesAsked(t *testing.T) {
+	r := newRig(t)
+	for answer, lives := range map[string]bool{"e": false, "": true} {
+		id, server, _ := connected(r, "h8-asked"+answer)
+		eventually(t, "inspect tells whom it serves", func() bool { return servedBy(r.inspect(id).Served, "escape") != nil })
+		p := r.pane(120, 20, bin(), "close", "--grace", "1s", id)
+		p.sees("serves escape (")
+		p.sees("[Spare/end]")
+		if answer != "" {
+			p.keys(answer)
+		}
+		p.keys("Enter")
+		p.exits(t, 0)
+		if !lives {
+			server.stopped()
+			continue
+		}
+		server.ticking()
+		kept := ""
+		for _, i := range r.list() {
+			if strings.HasPrefix(i.Name, "h8-asked.kept-") {
+				kept = i.ID
+			}
+		}
+		r.closed(kept, graceFlags()...)
+		server.stopped()
+	}
+}

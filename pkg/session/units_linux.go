@@ -77,6 +77,14 @@ func (m *Manager) unitsOf(rec *store.Session) []UnitInfo {
 	return all
 }
 
+// unitCarries says whether a transient unit was given a session's cookie by who asked for
+// it, rather than by an environment that the manager has of its own.
+func unitCarries(unit, cookie string) bool {
+	dir, _ := transientDir()
+	b, err := os.ReadFile(filepath.Join(dir, unit))
+	return err == nil && strings.Contains(string(b), EnvCookie+"="+cookie)
+}
+
 // ownUnit says whether a unit is one that we make: a session's, or the guard.
 func ownUnit(name string) bool {
 	return strings.HasSuffix(name, "-main.service") || strings.HasSuffix(name, "-main.scope") || strings.HasSuffix(name, ".slice") || strings.HasPrefix(name, "sessionbox-guard")
