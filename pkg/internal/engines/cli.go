@@ -142,7 +142,7 @@ func (c cli) list(ctx context.Context, label string) ([]Container, error) {
 		return nil, err
 	}
 	var all []Container
-	for _, id := range strings.Fields(string(out)) {
+	for id := range strings.FieldsSeq(string(out)) {
 		t, _, err := c.inspect(ctx, id)
 		if errors.Is(err, ErrGone) {
 			continue
@@ -178,7 +178,7 @@ func (c cli) pods(ctx context.Context, label string) ([]Container, error) {
 		return nil, err
 	}
 	var all []Container
-	for _, id := range strings.Fields(string(out)) {
+	for id := range strings.FieldsSeq(string(out)) {
 		out, err := c.run(ctx, cliTime, "pod", "inspect", id)
 		if errors.Is(err, ErrGone) {
 			continue
@@ -220,13 +220,13 @@ func (c cli) imageLabels(ctx context.Context, image string) (map[string]string, 
 	if err := json.Unmarshal(out, &found); err != nil {
 		return nil, fmt.Errorf("its answer makes no sense: %w", err)
 	}
-	for _, f := range found {
-		if len(f.Config.Labels) > 0 {
-			return f.Config.Labels, nil
-		}
-		return f.Labels, nil
+	if len(found) == 0 {
+		return nil, ErrGone
 	}
-	return nil, ErrGone
+	if labels := found[0].Config.Labels; len(labels) > 0 {
+		return labels, nil
+	}
+	return found[0].Labels, nil
 }
 
 func (c cli) stop(ctx context.Context, t *Container, grace time.Duration) error {

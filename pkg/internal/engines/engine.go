@@ -16,7 +16,7 @@ const AskTime = 2 * time.Second
 // just been booted, ten times that in an emulated guest.
 const cliTime = 20 * time.Second
 
-// ErrGone: the engine does not know the container, or not any more.
+// ErrGone says that the engine does not know the container, or not any more.
 var ErrGone = errors.New("no such container")
 
 // Engine is how a command of a session reached its engine.

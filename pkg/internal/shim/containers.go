@@ -78,7 +78,7 @@ func parse(tool string, args []string) call {
 		return c
 	}
 	n, ok := opts.skip(args, func(name, _ string, span []string) {
-		if has(whose(tool), name) && c.pure(opts, span) {
+		if slices.Contains(whose(tool), name) && c.pure(opts, span) {
 			c.engine = append(c.engine, span...)
 		}
 		if name == "cgroup-manager" {
@@ -120,7 +120,7 @@ func (c *call) pure(o options, span []string) bool {
 	if strings.HasPrefix(a, "--") || len(a) == 2 {
 		return true
 	}
-	return has(o.values, a[1:2])
+	return slices.Contains(o.values, a[1:2])
 }
 
 // look finds what the user decides himself. It may take an argument of the container's

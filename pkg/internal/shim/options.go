@@ -1,20 +1,14 @@
 package shim
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // options tells apart the options of a command that come before its verb.
 type options struct {
 	// flags take no value, values take one. Short ones are of one letter.
 	flags, values []string
-}
-
-func has(list []string, name string) bool {
-	for _, n := range list {
-		if n == name {
-			return true
-		}
-	}
-	return false
 }
 
 // skip gives how many arguments at the start are options with their values. ok is
@@ -36,13 +30,13 @@ func (o options) skip(args []string, each func(name, value string, span []string
 		case strings.HasPrefix(a, "--"):
 			name, value, joined := strings.Cut(a[2:], "=")
 			switch {
-			case has(o.flags, name):
+			case slices.Contains(o.flags, name):
 				say(name, value, args[n:n+1])
 				n++
-			case has(o.values, name) && joined:
+			case slices.Contains(o.values, name) && joined:
 				say(name, value, args[n:n+1])
 				n++
-			case has(o.values, name) && n+1 < len(args):
+			case slices.Contains(o.values, name) && n+1 < len(args):
 				say(name, args[n+1], args[n:n+2])
 				n += 2
 			default:
@@ -66,12 +60,12 @@ func (o options) letters(args []string, say func(name, value string, span []stri
 		name := all[i : i+1]
 		rest := strings.TrimPrefix(all[i+1:], "=")
 		switch {
-		case has(o.flags, name):
+		case slices.Contains(o.flags, name):
 			say(name, "", args[:1])
-		case has(o.values, name) && i+1 < len(all):
+		case slices.Contains(o.values, name) && i+1 < len(all):
 			say(name, rest, args[:1])
 			return 1, true
-		case has(o.values, name) && len(args) > 1:
+		case slices.Contains(o.values, name) && len(args) > 1:
 			say(name, args[1], args[:2])
 			return 2, true
 		default:
