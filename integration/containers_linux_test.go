@@ -109,6 +109,9 @@ func TestContainers(t *testing.T) {
 	r.tmuxServer() // outside, with a window that must live
 	e.must(append(append([]string{"systemd-run"}, userFlag()...), "--unit=sbx-canary", "sleep", "3600")...)
 	t.Cleanup(func() { e.run(append(append([]string{"systemctl"}, userFlag()...), "stop", "sbx-canary.service")...) })
+	const foreign = "1 1 1 1 * true"
+	e.must("sh", "-c", "echo '"+foreign+"' | crontab -")
+	t.Cleanup(func() { e.run("crontab", "-r") })
 	user := strings.Join(userFlag(), " ")
 	id := r.open("containers", "--shims")
 	// Each by itself, as an emulated guest takes its time.
@@ -125,6 +128,7 @@ func TestContainers(t *testing.T) {
 		`systemd-run ` + user + ` --unit=sbx-later --on-active=3600 true`,
 		`/usr/bin/systemd-run ` + user + ` --unit=sbx-past sleep 600`,
 		`echo 'sleep 600' | at now + 60 minutes`,
+		`(crontab -l; echo '5 5 5 5 * true') | crontab -`,
 		`tmux -L own -f /dev/null new-session -d 'sleep 600'`,
 		`"$SESSIONBOX_BIN" open --shims --name inner`,
 		`"$SESSIONBOX_BIN" exec inner -- docker run -d --name nested --network none bb sleep 600`,
@@ -187,8 +191,11 @@ func TestContainers(t *testing.T) {
 			t.Errorf("unit %s is %s", unit, got)
 		}
 	}
-	if len(receipt.Jobs) != 1 || receipt.Jobs[0].Fate != session.FateRemoved || e.run("atq") != "" {
-		t.Errorf("jobs: %+v; queued: %q", receipt.Jobs, e.run("atq"))
+	if len(receipt.Jobs) != 2 || receipt.Jobs[0].Fate != session.FateRemoved || receipt.Jobs[1].Fate != session.FateRemoved {
+		t.Errorf("jobs: %+v", receipt.Jobs)
+	}
+	if queued, table := e.run("atq"), e.run("crontab", "-l"); queued != "" || table != foreign {
+		t.Errorf("queued: %q; crontab: %q", queued, table)
 	}
 	// And podman still works for everybody else.
 	if got := e.must("podman", "run", "--rm", "--network", "none", "bb", "echo", "works"); got != "works" {
