@@ -252,32 +252,43 @@ func containerInfo(h *held) ContainerInfo {
 		By: h.Labels[engines.LabelBy], Fate: fateAlive}
 }
 
-// past gives the containers of docker that were made since the session was opened and
-// that no session has put its label on: suspects, as docker does not say who asked.
+// past gives the containers that were made since the session was opened and that no
+// session has put its label on: suspects, as engines do not say who asked. Asked are those
+// that the session has called, and docker.
 func (m *Manager) past(ctx context.Context, rec *store.Session, skip map[string]error) []ContainerInfo {
 	if !rec.Shims {
 		return nil // it did not want to know
 	}
-	list := slices.DeleteFunc(m.enginesOf(rec), func(e engines.Engine) bool { return e.Socket() == "" })
-	if usual := (engines.Engine{Tool: "docker"}); usual.There() && usual.Socket() != "" {
+	list := m.enginesOf(rec)
+	if usual := (engines.Engine{Tool: "docker"}); usual.There() && !slices.ContainsFunc(list, func(e engines.Engine) bool { return e.Socket() == usual.Socket() }) {
 		list = append(list, usual)
 	}
-	list = without(list, skip)
 	seen := map[string]bool{}
 	var all []ContainerInfo
-	for _, e := range list {
-		if seen[e.Socket()] {
+	for _, e := range without(list, skip) {
+		found, err := e.Since(ctx, rec.Created)
+		if err != nil {
+			m.log.Debug("look for what went past the shims", "engine", e, "err", err)
 			continue
 		}
-		seen[e.Socket()] = true
-		found, _ := e.Since(ctx, rec.Created)
 		for i := range found {
+			if seen[found[i].ID] {
+				continue // two ways may lead to one engine
+			}
+			seen[found[i].ID] = true
 			c := containerInfo(&held{Container: found[i], engine: e})
-			c.Fate, c.Why = FateSuspect, "it was made since the session was opened, and not through its shims; docker does not say by whom"
+			c.Fate, c.Why = FateSuspect, "it was made since the session was opened, and not through its shims; its engine does not say by whom"
 			all = append(all, c)
 		}
 	}
 	return all
+}
+
+// notAmong leaves out those that are known already.
+func notAmong(all, known []ContainerInfo) []ContainerInfo {
+	return slices.DeleteFunc(all, func(c ContainerInfo) bool {
+		return slices.ContainsFunc(known, func(k ContainerInfo) bool { return k.ID == c.ID })
+	})
 }
 
 // hired is what a close does about what others started for the session.
@@ -355,7 +366,7 @@ func (h *hired) finish(ctx context.Context) error {
 	for _, k := range h.containers {
 		c.r.Containers = append(c.r.Containers, k.info)
 	}
-	c.r.Containers = append(c.r.Containers, c.m.past(ctx, &c.rec, silent)...)
+	c.r.Containers = append(c.r.Containers, notAmong(c.m.past(ctx, &c.rec, silent), c.r.Containers)...)
 	left += h.leftUnits(ctx)
 	c.r.Units = append(c.r.Units, h.units...)
 	c.r.Jobs = c.m.endJobs(ctx, &c.rec, false)
@@ -464,7 +475,7 @@ func (m *Manager) lookHired(ctx context.Context, rec *store.Session, jobs bool) 
 		problems = append(problems, "could not ask: "+failed[name].Error())
 	}
 	if jobs {
-		cs = append(cs, m.past(ctx, rec, failed)...)
+		cs = append(cs, notAmong(m.past(ctx, rec, failed), cs)...)
 	}
 	if jobs || rec.Shims {
 		us = m.unitsOf(rec)

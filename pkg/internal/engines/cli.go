@@ -133,11 +133,10 @@ func (c cli) environ() []string {
 }
 
 func (c cli) list(ctx context.Context, label string) ([]Container, error) {
-	args := []string{"ps", "--all", "--quiet", "--no-trunc"}
-	if label != "" {
-		args = append(args, "--filter", "label="+label)
+	if label == "" {
+		return c.listAll(ctx)
 	}
-	out, err := c.run(ctx, cliTime, args...)
+	out, err := c.run(ctx, cliTime, "ps", "--all", "--quiet", "--no-trunc", "--filter", "label="+label)
 	if err != nil {
 		return nil, err
 	}
@@ -152,11 +151,41 @@ func (c cli) list(ctx context.Context, label string) ([]Container, error) {
 		}
 		all = append(all, t)
 	}
-	if c.Tool != "podman" || label == "" {
+	if c.Tool != "podman" {
 		return all, nil
 	}
 	pods, err := c.pods(ctx, label)
 	return append(all, pods...), err
+}
+
+// listAll gives all containers with what a list says of each; of others than podman's none,
+// as that would take a call for each.
+func (c cli) listAll(ctx context.Context) ([]Container, error) {
+	if c.Tool != "podman" {
+		return nil, nil
+	}
+	out, err := c.run(ctx, cliTime, "ps", "--all", "--no-trunc", "--format", "json")
+	if err != nil {
+		return nil, err
+	}
+	var found []struct {
+		ID      string `json:"Id"`
+		Names   []string
+		Image   string
+		State   string
+		Labels  map[string]string
+		Created int64
+	}
+	if len(bytes.TrimSpace(out)) > 0 {
+		if err := json.Unmarshal(out, &found); err != nil {
+			return nil, fmt.Errorf("its answer makes no sense: %w", err)
+		}
+	}
+	all := make([]Container, 0, len(found))
+	for _, f := range found {
+		all = append(all, Container{ID: f.ID, Name: strings.Join(f.Names, " "), Image: f.Image, Running: runs(f.State), Labels: f.Labels, Created: time.Unix(f.Created, 0)})
+	}
+	return all, nil
 }
 
 func (c cli) inspect(ctx context.Context, id string) (Container, int, error) {

@@ -36,7 +36,7 @@ func Main(arg0 string, args []string) int {
 	}
 	d, ok := around()
 	if !ok {
-		return execute(path, arg0, args) // the session is over
+		return execute(path, args) // the session is over
 	}
 	c, err := d.Config()
 	if err != nil {
@@ -45,12 +45,12 @@ func Main(arg0 string, args []string) int {
 	if why := Refuse(name, args, c.Strict); why != "" {
 		return fail(1, why, "run it outside of the session, or open one without --strict")
 	}
-	s := shim{name: name, arg0: arg0, path: path, dir: d, c: c}
+	s := shim{name: name, path: path, dir: d, c: c}
 	args, code := s.rewrite(args)
 	if code >= 0 {
 		return code
 	}
-	return execute(path, arg0, args)
+	return execute(path, args)
 }
 
 func fail(code int, text, hint string) int {
@@ -61,16 +61,18 @@ func fail(code int, text, hint string) int {
 	return code
 }
 
-func execute(path, arg0 string, args []string) int {
-	err := syscall.Exec(path, append([]string{arg0}, args...), os.Environ())
+// execute runs the real command in our place. It is told its whole path as its name:
+// rootless podman (3.0) executes itself again by that name, and would meet the shim.
+func execute(path string, args []string) int {
+	err := syscall.Exec(path, append([]string{path}, args...), os.Environ())
 	return fail(exitCannotRun, fmt.Sprintf("cannot run %s: %v", path, err), "")
 }
 
 // shim is one call.
 type shim struct {
-	name, arg0, path string
-	dir              Dir
-	c                Config
+	name, path string
+	dir        Dir
+	c          Config
 }
 
 // rewrite gives the arguments of the real command; code is not negative if it was run
@@ -171,7 +173,7 @@ func (s *shim) note(e engines.Engine) (*engines.Driver, error) {
 }
 
 // driverTime bounds the question once for all: a command must not wait for long.
-const driverTime = 10 * time.Second
+const driverTime = 30 * time.Second
 
 // local says whether an engine may have to do with cgroups of ours at all.
 func (s *shim) local(e *engines.Engine) bool {
@@ -320,7 +322,6 @@ func (s *shim) crontab(args []string) int {
 		return fail(exitOwnFailure, fmt.Sprintf("crontab was not started, as it cannot be noted that the session did: %v", err), "free space in the state directory")
 	}
 	cmd := exec.Command(s.path, args...)
-	cmd.Args[0] = s.arg0
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	err := cmd.Run()
 	if werr := writeJSON(record, table{Added: added(before, s.table()), Done: true}); werr != nil {
