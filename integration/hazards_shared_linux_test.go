@@ -2,9 +2,11 @@ package integration_test
 
 import (
 	"encoding/json"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/sessionbox/sessionbox/pkg/session"
@@ -188,4 +190,123 @@ func TestDaemonOfOthers(t *testing.T) {
 	r.closed(host, graceFlags()...)
 	d.stopped()
 	work.stopped()
+}
+
+// connected founds a daemon in a session and gives it a client outside.
+func connected(r *rig, name string) (id string, server payloads, client *canary) {
+	r.t.Helper()
+	server = r.payloads("server")
+	socket := filepath.Join(r.home, name+".sock")
+	id = r.open(name)
+	r.detach(id, server.argv("daemon", "--socket", socket)...)
+	server.await(1)
+	eventually(r.t, "socket", func() bool { _, err := os.Stat(socket); return err == nil })
+	client = r.canaryWith("client", syscall.SysProcAttr{}, escape(), "--socket", socket)
+	return id, server, client
+}
+
+func servedBy(all []session.Served, comm string) *session.Served {
+	for i := range all {
+		if len(all[i].Clients) > 0 && all[i].Clients[0].Comm == comm {
+			return &all[i]
+		}
+	}
+	return nil
+}
+
+// TestServesOthers is H8 where it can be told: somebody outside is connected to a daemon
+// that was founded in the session. It is spared, with all that it started, in a session
+// of its own; --include ends it.
+func TestServesOthers(t *testing.T) {
+	r := newRig(t)
+	id, server, client := connected(r, "h8-served")
+	other := r.payloads("other")
+	r.detach(id, other.argv("payload")...)
+	other.await(1)
+	eventually(t, "inspect tells whom it serves", func() bool { return servedBy(r.inspect(id).Served, "escape") != nil })
+	receipt := r.closed(id, graceFlags()...)
+	other.stopped()
+	server.ticking()
+	s := servedBy(receipt.Served, "escape")
+	if s == nil || !s.Spared || s.In == "" || s.Clients[0].PID != client.id.pid {
+		t.Fatalf("the receipt says %+v", receipt.Served)
+	}
+	kept, ok := r.listed(s.In)
+	if !ok || !strings.HasPrefix(kept.Name, "h8-served.kept-") {
+		t.Errorf("it is in %+v", kept)
+	}
+	// What was kept ends with its own close, whoever is connected.
+	r.closed(s.In, graceFlags()...)
+	server.stopped()
+
+	id, server, _ = connected(r, "h8-included")
+	eventually(t, "inspect tells whom it serves", func() bool { return servedBy(r.inspect(id).Served, "escape") != nil })
+	receipt = r.closed(id, append(graceFlags(), "--include")...)
+	server.stopped()
+	if s := servedBy(receipt.Served, "escape"); s == nil || s.Spared {
+		t.Errorf("the receipt says %+v", receipt.Served)
+	}
+}
+
+// TestServesOwner: a harness that is connected to what it had started in a session wants
+// it ended when it closes the session, unless it says otherwise.
+func TestServesOwner(t *testing.T) {
+	r := newRig(t)
+	for flag, lives := range map[string]bool{"": false, "--spare": true} {
+		server := r.payloads("server")
+		socket := filepath.Join(r.home, "o"+flag+".sock")
+		id := r.open("h8-owner" + flag)
+		r.detach(id, server.argv("daemon", "--socket", socket)...)
+		server.await(1)
+		eventually(t, "socket", func() bool { _, err := os.Stat(socket); return err == nil })
+		c, err := net.Dial("unix", socket) // we start the command that closes
+		if err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "the connection", func() bool { return len(r.inspect(id).Served) == 1 })
+		flags := graceFlags()
+		if flag != "" {
+			flags = append(flags, flag)
+		}
+		receipt := r.closed(id, flags...)
+		if len(receipt.Served) != 1 || receipt.Served[0].Spared != lives || !receipt.Served[0].Clients[0].Owner {
+			t.Errorf("%q: the receipt says %+v", flag, receipt.Served)
+		}
+		if lives {
+			server.ticking()
+			r.closed(receipt.Served[0].In, graceFlags()...)
+		}
+		server.stopped()
+		c.Close()
+	}
+}
+
+// TestServesAsked: at a terminal the close asks, and does what it is told.
+func TestServesAsked(t *testing.T) {
+	r := newRig(t)
+	for answer, lives := range map[string]bool{"e": false, "": true} {
+		id, server, _ := connected(r, "h8-asked"+answer)
+		eventually(t, "inspect tells whom it serves", func() bool { return servedBy(r.inspect(id).Served, "escape") != nil })
+		p := r.pane(120, 20, bin(), "close", "--grace", "1s", id)
+		p.sees("serves escape (")
+		p.sees("[Spare/end]")
+		if answer != "" {
+			p.keys(answer)
+		}
+		p.keys("Enter")
+		p.exits(t, 0)
+		if !lives {
+			server.stopped()
+			continue
+		}
+		server.ticking()
+		kept := ""
+		for _, i := range r.list() {
+			if strings.HasPrefix(i.Name, "h8-asked.kept-") {
+				kept = i.ID
+			}
+		}
+		r.closed(kept, graceFlags()...)
+		server.stopped()
+	}
 }

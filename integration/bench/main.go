@@ -42,6 +42,7 @@ type bench struct {
 	n, procs, sessions int
 	kind               store.Kind
 	m                  *session.Manager
+	shims              string // directory of a command that is shimmed
 }
 
 func (b *bench) run(kind store.Kind) (missed int, err error) {
@@ -75,10 +76,18 @@ func (b *bench) run(kind store.Kind) (missed int, err error) {
 	fmt.Printf("box: %s\n", b.kind)
 	rows := append(b.execRows(), b.peerRows()...)
 	rows = append(rows, b.startRows(ctx, s)...)
+	shims, err := b.shimRows(ctx)
+	if err != nil {
+		return 0, err
+	}
+	rows = append(rows, shims...)
 	for _, r := range rows {
 		missed += report(r)
 	}
 	s.Release()
+	if err := b.endShims(ctx); err != nil {
+		return missed, err
+	}
 	if b.kind == store.KindLineage {
 		return b.runLineage(ctx, missed)
 	}

@@ -99,6 +99,16 @@ func runDaemon(p params) error {
 	return runPayload(p)
 }
 
+// runClient stays connected to a daemon, and ticks.
+func runClient(p params) error {
+	c, err := net.DialTimeout("unix", p.socket, 10*time.Second)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	return runPayload(p)
+}
+
 // serve starts the argv of one request.
 func serve(c net.Conn) {
 	defer c.Close()

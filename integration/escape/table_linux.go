@@ -64,6 +64,7 @@ func stages() map[string]func(params) error {
 		"outward":        runOutward,
 		"canary":         runPayload,
 		"daemon":         runDaemon,
+		"client":         runClient,
 		"fuse":           runFuse,
 		"port-server":    runPortServer,
 		"port-client":    runPortClient,

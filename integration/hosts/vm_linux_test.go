@@ -75,12 +75,17 @@ func TestVMSwap(t *testing.T) {
 
 // guestSuite runs tests of the suite in a guest.
 func guestSuite(ctx context.Context, t *testing.T, s suite, guest string, swapMiB int, tests []string) {
+	gen, _, _ := strings.Cut(guest, "/")
+	suiteIn(ctx, t, s, guest, openRoot(ctx, t, hosts.Generation(gen)), swapMiB, tests)
+}
+
+// suiteIn runs them in a guest with a root of its own; env is what else they are told.
+func suiteIn(ctx context.Context, t *testing.T, s suite, guest string, root *hosts.Root, swapMiB int, tests []string, env ...string) {
 	gen, routeName, _ := strings.Cut(guest, "/")
 	route, err := hosts.ParseRoute(routeName)
 	if err != nil {
 		t.Fatal(err)
 	}
-	root := openRoot(ctx, t, hosts.Generation(gen))
 	facts := `echo "kernel $(uname -r)"; systemctl --version | head -n 1
 				f=/sys/fs/cgroup/system.slice/cgroup.kill; [ -e $f ] && echo "cgroup.kill there" || echo "cgroup.kill missing"`
 	res, err := hosts.BootVM(ctx, root, hosts.VMOptions{
@@ -91,7 +96,7 @@ func guestSuite(ctx context.Context, t *testing.T, s suite, guest string, swapMi
 		Output:    show(t),
 		Steps: []hosts.Step{
 			{Name: "facts", Route: hosts.AsRoot, Args: []string{"sh", "-c", facts}},
-			{Name: "suite", Route: route, Args: s.args(vmSuiteTimeout, tests...), Env: s.env("vm", route), Dir: hosts.PayloadDir},
+			{Name: "suite", Route: route, Args: s.args(vmSuiteTimeout, tests...), Env: append(s.env("vm", route), env...), Dir: hosts.PayloadDir},
 		},
 	})
 	if err != nil {

@@ -24,6 +24,8 @@ type CloseOptions struct {
 	DryRun bool
 	// Generation is that of the owner the caller acts for, 0 if it does not say.
 	Generation int
+	// Shared is what is done with daemons in it that serve others.
+	Shared Shared
 	// Reason is why it is closed, for the receipt; "" when it was asked for.
 	Reason string
 
@@ -190,12 +192,15 @@ func (c *closing) run(ctx context.Context) error {
 	}
 	c.records, _, _ = c.m.store.Tasks(c.rec.ID)
 	c.running = running(c.records)
+	c.serves()
 	if c.o.DryRun {
 		return c.look(ctx)
 	}
 	c.takeTurn(ctx)
 	defer c.passTurn()
 	c.spareMarked(ctx)
+	hired := c.beginHired(ctx)
+	defer hired.wg.Wait()
 	// A nested session that cannot be closed does not keep this one alive: what
 	// is in its box is in ours.
 	nested := c.closeNested(ctx)
@@ -207,12 +212,13 @@ func (c *closing) run(ctx context.Context) error {
 		// One may have been opened meanwhile, and the kill may have helped.
 		nested = c.closeNested(ctx)
 	}
+	others := hired.finish(context.WithoutCancel(ctx))
 	if boot, err := c.m.boot(); err == nil && c.rec.Boot != "" && c.rec.Boot != boot {
 		// Nothing of it can have lived on, and no unit either.
 		c.note("it ran before the last boot")
 		c.r.Tasks = c.tasks()
-		if nested != nil {
-			return nested
+		if err := errors.Join(nested, others); err != nil {
+			return err
 		}
 		return c.removeTmp(whole)
 	}
@@ -232,6 +238,9 @@ func (c *closing) run(ctx context.Context) error {
 	}
 	if err := c.remove(ctx); err != nil {
 		return err
+	}
+	if others != nil { // the box is gone, the record stays: the next close asks again
+		return others
 	}
 	return c.removeTmp(whole)
 }
@@ -287,6 +296,7 @@ func (c *closing) spareMarked(ctx context.Context) {
 	if c.box == nil || c.rec.Cookie == "" || len(c.rec.KeptFrom) > 0 || c.rec.Container != nil {
 		return // what was kept once ends with the session that keeps it, and a container with its first process
 	}
+	spared := c.sparedPIDs()
 	s := &Session{m: c.m, rec: c.rec, box: c.box}
 	beside := c.o.around
 	if beside == nil {
@@ -299,13 +309,13 @@ func (c *closing) spareMarked(ctx context.Context) {
 		c.oneLook(true)
 		var moved []Process
 		var err error
-		kept, moved, err = s.keepMarked(wait, kept, beside)
+		kept, moved, err = s.keepMarked(wait, kept, beside, spared)
 		c.r.Kept = append(c.r.Kept, moved...)
 		if err == nil && len(moved) > 0 {
 			err = wait.Err()
 		}
 		if err != nil {
-			c.note("processes with " + EnvKeep + "=1 could not all be kept: " + err.Error())
+			c.note("processes that were to be kept could not all be: " + err.Error())
 		}
 		if err != nil || len(moved) == 0 {
 			break
@@ -316,8 +326,22 @@ func (c *closing) spareMarked(ctx context.Context) {
 	}
 	defer kept.Release()
 	c.keptIn = kept.ID()
-	c.note(fmt.Sprintf("%d processes with %s=1 were kept, as %s", len(c.r.Kept), EnvKeep, kept.Name()))
+	c.sparedNote(kept)
+	if n := c.markedKept(spared); n > 0 {
+		c.note(fmt.Sprintf("%d processes with %s=1 were kept, as %s", n, EnvKeep, kept.Name()))
+	}
 	c.m.event(store.Event{Event: "kept", ID: c.rec.ID, Name: c.rec.Name}, map[string]any{"session": kept.ID(), "name": kept.Name(), "processes": len(c.r.Kept)})
+}
+
+// markedKept counts those that were kept for their own mark.
+func (c *closing) markedKept(spared map[int]bool) int {
+	n := 0
+	for i := range c.r.Kept {
+		if !spared[c.r.Kept[i].PID] {
+			n++
+		}
+	}
+	return n
 }
 
 // closeNested closes the sessions inside this one, each with its own receipt.
@@ -605,6 +629,9 @@ func (c *closing) look(ctx context.Context) error {
 			c.r.Nested = append(c.r.Nested, r)
 		}
 	}
+	var problems []string
+	c.r.Containers, c.r.Units, c.r.Jobs, problems = c.m.lookHired(ctx, &c.rec, true)
+	c.r.Notes = append(c.r.Notes, problems...)
 	if err := c.sweep(ctx, true); err != nil {
 		c.note(err.Error())
 	}

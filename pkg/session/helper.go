@@ -14,6 +14,7 @@ import (
 	"github.com/sessionbox/sessionbox/pkg/internal/keeper"
 	"github.com/sessionbox/sessionbox/pkg/internal/park"
 	"github.com/sessionbox/sessionbox/pkg/internal/proc"
+	"github.com/sessionbox/sessionbox/pkg/internal/shim"
 	"github.com/sessionbox/sessionbox/pkg/store"
 	"golang.org/x/sys/unix"
 )
@@ -22,6 +23,9 @@ import (
 // one; the program must then exit with the code. Call it first in main, with
 // os.Args, in a program that names itself as [Config].Helper.
 func Helper(args []string) (code int, done bool) {
+	if len(args) > 0 && shim.Is(args[0]) {
+		return shim.Main(args[0], args[1:]), true
+	}
 	if len(args) < 2 {
 		return 0, false
 	}

@@ -59,6 +59,15 @@ type Info struct {
 	// Suspects may be of the session, which cannot be proven: a close leaves them alone. They
 	// are looked for in a lineage box, and not for a list of many.
 	Suspects []Process `json:"suspects,omitempty"`
+	// Served are daemons in it that serve others now: in the answer of inspect.
+	Served []Served `json:"served,omitempty"`
+	// Shims says that its commands find shims before docker and others. Containers, Units
+	// and Jobs are what others run for it: engines, a systemd manager, at and cron; in the
+	// answers of inspect and, but for jobs, of ls.
+	Shims      bool             `json:"shims,omitempty"`
+	Containers []HiredContainer `json:"containers,omitempty"`
+	Units      []UnitInfo       `json:"units,omitempty"`
+	Jobs       []JobInfo        `json:"jobs,omitempty"`
 	// Problems says what is wrong with the session's record or box, for people.
 	Problems []string `json:"problems,omitempty"`
 }
@@ -210,7 +219,14 @@ type Receipt struct {
 	// Suspects carry the session's cookie, or something else speaks for them, and were not ended: it cannot be told
 	// that they are its own.
 	Suspects []Process `json:"suspects,omitempty"`
-	// Kept asked for it by SESSIONBOX_KEEP=1 and lives on in a session of its own.
+	// Containers, Units and Jobs are what others started for it, with what became of each;
+	// suspects among them were left alone.
+	Containers []HiredContainer `json:"containers,omitempty"`
+	Units      []UnitInfo       `json:"units,omitempty"`
+	Jobs       []JobInfo        `json:"jobs,omitempty"`
+	// Served are daemons in it that served others; those that were spared are among Kept.
+	Served []Served `json:"served,omitempty"`
+	// Kept asked for it by SESSIONBOX_KEEP=1, or serves others, and lives on in a session of its own.
 	Kept []Process `json:"kept,omitempty"`
 	// Error is why the session is not closed, "" when it is.
 	Error string    `json:"error,omitempty"`
@@ -234,6 +250,9 @@ func (r *Receipt) addNested(n Receipt) {
 		if old := &r.Nested[i]; old.ID == n.ID {
 			n.Processes = append(old.Processes, n.Processes...)
 			n.Strays = append(old.Strays, n.Strays...)
+			n.Containers = append(old.Containers, n.Containers...)
+			n.Units = append(old.Units, n.Units...)
+			n.Jobs = append(old.Jobs, n.Jobs...)
 			*old = n
 			return
 		}
@@ -254,9 +273,26 @@ func (r *Receipt) Clean() bool {
 	return true
 }
 
-// Swept counts what was alive, with strays and nested sessions.
+// proven is 1 for what is the session's.
+func proven(fate string) int {
+	if fate == FateSuspect {
+		return 0
+	}
+	return 1
+}
+
+// Swept counts what was alive, with strays, what others had started, and nested sessions.
 func (r *Receipt) Swept() int {
 	n := len(r.Processes) + len(r.Strays)
+	for i := range r.Containers {
+		n += proven(r.Containers[i].Fate)
+	}
+	for i := range r.Units {
+		n += proven(r.Units[i].Fate)
+	}
+	for i := range r.Jobs {
+		n += proven(r.Jobs[i].Fate)
+	}
 	for i := range r.Nested {
 		n += r.Nested[i].Swept()
 	}

@@ -213,10 +213,10 @@ func (s *Session) discard(ctx context.Context) {
 	}
 }
 
-// keepMarked moves those who carry SESSIONBOX_KEEP=1 out of the box that is about to be
+// keepMarked moves those who carry SESSIONBOX_KEEP=1, or are spared, out of the box that is about to be
 // closed, into a session of their own, made unless given, and gives it and what it
 // moved. Who started them said so. It lies beside the outermost session that is closed.
-func (s *Session) keepMarked(ctx context.Context, kept, beside *Session) (*Session, []Process, error) {
+func (s *Session) keepMarked(ctx context.Context, kept, beside *Session, spared map[int]bool) (*Session, []Process, error) {
 	members, err := s.box.Members("")
 	if err != nil {
 		return kept, nil, err
@@ -225,7 +225,7 @@ func (s *Session) keepMarked(ctx context.Context, kept, beside *Session) (*Sessi
 	marked := make([]bool, len(members))
 	each(len(members), func(i int) {
 		env, err := proc.Env(members[i].PID, EnvKeep)
-		marked[i] = err == nil && env[EnvKeep] == "1" && !isHelper(members[i]) && !nestedLeaf(members[i].Leaf)
+		marked[i] = (err == nil && env[EnvKeep] == "1" || spared[members[i].PID]) && !isHelper(members[i]) && !nestedLeaf(members[i].Leaf)
 	})
 	now := ticksNow()
 	for i, m := range members {
@@ -280,7 +280,7 @@ func (s *Session) receive(ctx context.Context, t store.Task) (int, error) {
 // same session, if any, and with this one's ceilings. Directories for temporary files that tmp names stay
 // for as long as it is open.
 func (s *Session) openKept(ctx context.Context, beside *Session, tmp ...string) (*Session, error) {
-	rec, ag, err := s.m.newRecord(&OpenOptions{Labels: s.rec.Labels, Kind: s.rec.Kind, Grace: &s.rec.Grace, OOM: s.rec.OOMPolicy, PrivateTmp: s.rec.PrivateTmp})
+	rec, ag, err := s.m.newRecord(&OpenOptions{Labels: s.rec.Labels, Kind: s.rec.Kind, Grace: &s.rec.Grace, OOM: s.rec.OOMPolicy, PrivateTmp: s.rec.PrivateTmp, Shims: s.rec.Shims})
 	if err != nil {
 		return nil, err
 	}

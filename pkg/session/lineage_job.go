@@ -79,8 +79,8 @@ const (
 	jobLog   = "job.log"
 )
 
-// jobTime bounds the start of a job until its stub answers, past what launchctl takes.
-const jobTime = 15 * time.Second
+// stubTime bounds the start of a job until its stub answers, past what launchctl takes.
+const stubTime = 15 * time.Second
 
 // mayTime bounds the start of a job that a session can do without, in all.
 const mayTime = 10 * time.Second
@@ -188,7 +188,7 @@ func (b *lineageBox) startJob(ctx context.Context, rec *store.Session) error {
 	if err != nil {
 		return err
 	}
-	wait, cancel := context.WithTimeout(ctx, jobTime)
+	wait, cancel := context.WithTimeout(ctx, stubTime)
 	defer cancel()
 	stub, err := keeper.Hello(wait, dir)
 	if err != nil {

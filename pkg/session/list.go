@@ -20,6 +20,9 @@ type InspectOptions struct {
 	Processes, Ports bool
 	// Limit finds the limit that its memory meets first.
 	Limit bool
+	// Others asks engines and managers what they run for it, and looks whom its daemons
+	// serve. It may take seconds.
+	Others bool
 
 	brief  bool    // one of many
 	survey *survey // of all lineage boxes, if there are any
@@ -30,6 +33,8 @@ type ListOptions struct {
 	// All also gives closed ones, from the history of this month and the last.
 	All   bool
 	Ports bool
+	// Others asks engines what they run for each, as far as its commands have called one.
+	Others bool
 }
 
 // UsageInfo is what a session used. A figure that cannot be had here is absent,
@@ -80,7 +85,7 @@ func usage(u memlimit.Usage) UsageInfo {
 // List gives all sessions, oldest first: those with a record, those that only
 // their box tells of, and those whose record cannot be used, which are "broken".
 func (m *Manager) List(ctx context.Context, o ListOptions) ([]Info, error) {
-	infos, err := m.list(ctx, InspectOptions{Ports: o.Ports, brief: true})
+	infos, err := m.list(ctx, InspectOptions{Ports: o.Ports, Others: o.Others, brief: true})
 	if o.All {
 		infos = append(infos, m.closedInfos()...)
 		slices.SortStableFunc(infos, oldestFirst)
@@ -240,6 +245,9 @@ func (m *Manager) inspect(rec *store.Session, problem string, o InspectOptions) 
 		defer box.Close()
 		if !o.brief {
 			i.Idle = m.idleInfo(rec, box)
+			if o.Others {
+				i.Served = m.served(rec, box, SharedAuto)
+			}
 			i.MemoryWatch = memoryWatchInfo(rec, i.Box.Frozen)
 			if l, ok := box.(*lineageBox); ok {
 				i.Suspects = l.suspects()
@@ -271,6 +279,10 @@ func (m *Manager) inspect(rec *store.Session, problem string, o InspectOptions) 
 	}
 	v.tasks(&i)
 	victimsOf(i.OOM, i.Tasks)
+	i.Shims = rec.Shims
+	if o.Others {
+		m.inspectHired(&i, rec, o.brief)
+	}
 	return i
 }
 

@@ -66,6 +66,10 @@ type OpenOptions struct {
 	Strict bool
 	// Container makes it an OCI container; nil: its commands run as the caller does.
 	Container *ContainerOptions
+	// Shims put commands of ours before docker, podman, nerdctl, docker-compose,
+	// systemd-run, at, batch and crontab in the PATH of its commands: what is started
+	// through them is found by the close, and ended.
+	Shims bool
 }
 
 // OwnerOptions name an owner: a process, or whoever renews a lease in time.
@@ -192,6 +196,7 @@ func (m *Manager) build(ctx context.Context, rec store.Session, at place, ag agg
 		}
 	}
 	rec.Mark = mark(box.Mark(true))
+	m.makeShims(&rec)
 	s := &Session{m: m, rec: rec, box: box}
 	if bundle != nil {
 		err = s.startContainer(ctx, bundle)
@@ -304,7 +309,7 @@ func (m *Manager) newRecord(o *OpenOptions) (store.Session, aggregate, error) {
 		Cookie: store.NewCookie(), Grace: grace, Limits: limits, Creator: store.ProcID(self), Cwd: cwd,
 		StateDir: m.store.Dirs().State, Owner: owner, Generation: generation, OnOwnerExit: o.OnOwnerExit,
 		OOMPolicy: o.OOM, IdleTimeout: o.IdleTimeout, IdleAction: o.IdleAction, Active: clock, Sampled: clock, PrivateTmp: o.PrivateTmp,
-		Memory: memory,
+		Memory: memory, Shims: o.Shims,
 	}
 	if o.Container != nil {
 		return rec, aggregate{all}, nil // it would not be seen inside

@@ -86,6 +86,7 @@ func (s *Session) Start(ctx context.Context, cmd *exec.Cmd, o StartOptions) (*Ta
 		}
 	}
 	cmd.Env = s.environ(cmd.Env)
+	s.shimCommand(cmd)
 	if cmd.WaitDelay == 0 {
 		// A child in the background may hold our end of a pipe for ever; the
 		// command's end must not wait for it.
@@ -308,7 +309,7 @@ func (s *Session) environ(env []string) []string {
 		}
 		return false
 	})
-	return strictEnviron(&s.rec, tmpEnviron(&s.rec, append(env, own...)))
+	return s.shimEnviron(strictEnviron(&s.rec, tmpEnviron(&s.rec, append(env, own...))))
 }
 
 // tie asks the anchor to watch us; one that is not there is started.
@@ -414,6 +415,7 @@ func (s *Session) Exec(ctx context.Context, cmd *exec.Cmd) error {
 		t.fail(err)
 		return commandError(cmd, err)
 	}
+	s.shimCommand(cmd)
 	err = syscall.Exec(cmd.Path, cmd.Args, s.environ(cmd.Env)) // the lock closes on exec
 	t.fail(err)
 	return commandError(cmd, err)

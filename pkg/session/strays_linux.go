@@ -202,7 +202,8 @@ func (s *search) spare(pid int) bool {
 	case isCloser(pid):
 		return true // it ends by itself
 	default:
-		if unit := startedByManager(pid); unit != "" {
+		// One whose very unit carries it was asked for in the session.
+		if unit := startedByManager(pid); unit != "" && !unitCarries(unit, s.cookie) {
 			why = "the user manager started it, as " + unit
 			if p, ok := describe(pid, named, ticksNow()); ok {
 				s.mu.Lock()

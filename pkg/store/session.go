@@ -203,6 +203,9 @@ type Session struct {
 	Strict bool   `json:"strict,omitempty"`
 	Doors  []Door `json:"doors,omitempty"`
 
+	// Shims says that its commands find shims in their PATH, before docker and others.
+	Shims bool `json:"shims,omitempty"`
+
 	// Mark is what had been counted of want of memory around the box when it was made.
 	Mark *memlimit.Mark `json:"oom_before,omitempty"`
 

@@ -97,13 +97,14 @@ Environment:
   SESSIONBOX_BACKEND, SESSIONBOX_LINEAGE_MODE, SESSIONBOX_REQUIRE,
   SESSIONBOX_MEMORY_MAX, SESSIONBOX_MEMORY_HIGH, SESSIONBOX_SWAP_MAX,
   SESSIONBOX_PIDS_MAX, SESSIONBOX_MEMORY_WARN, SESSIONBOX_ON_WARN,
-  SESSIONBOX_NOTIFY, SESSIONBOX_MEMORY_STEPS, SESSIONBOX_GRACE, SESSIONBOX_COLOR
+  SESSIONBOX_NOTIFY, SESSIONBOX_MEMORY_STEPS, SESSIONBOX_GRACE, SESSIONBOX_SHIMS,
+  SESSIONBOX_COLOR
                            stand for the flags of these names
   SESSIONBOX_GUARD=off     starts no guard for sessions with an owner or a time limit
   NO_COLOR, CLICOLOR_FORCE as everywhere
   Commands in a session have SESSIONBOX_ID, SESSIONBOX_SESSION (its name) and
-  SESSIONBOX_COOKIE. With SESSIONBOX_KEEP=1 a process asks to outlive its session:
-  a close moves it to a session of its own.
+  SESSIONBOX_COOKIE, with shims also SESSIONBOX_SHIM_DIR. With SESSIONBOX_KEEP=1 a
+  process asks to outlive its session: a close moves it to a session of its own.
 
 Exit status:
   run, exec  the command's; 124 timed out; 125 sessionbox failed; 126 the command

@@ -1,7 +1,11 @@
 package cli
 
 import (
+	"bufio"
 	"context"
+	"fmt"
+	"os"
+	"strings"
 	"sync"
 	"time"
 
@@ -9,6 +13,7 @@ import (
 	"github.com/sessionbox/sessionbox/pkg/session"
 	"github.com/sessionbox/sessionbox/pkg/store"
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
 )
 
 type closeOptions struct {
@@ -17,6 +22,8 @@ type closeOptions struct {
 	grace  *time.Duration
 	now    bool
 	dryRun bool
+
+	spare, include bool
 
 	generation int
 }
@@ -29,6 +36,12 @@ func (a *app) newClose() *cobra.Command {
 		Long: `Close sessions: ask their processes to end (SIGTERM), wait for the grace, kill what
 is left, and remove the box. Sessions opened from inside are closed first. The
 receipt lists what was alive and what became of it.
+
+A daemon that was founded in a session may serve others: somebody outside is connected to
+a unix socket of it, as a client to a tmux server or to the master of ssh connections. At a
+terminal it is asked what to do with it. Else it is spared if one of those is neither the
+session's owner nor who closes it: with all that it has started it is moved to a session
+of its own (NAME.kept-N), which its own close ends. --spare and --include decide.
 
 0 means that the kernel says nothing is left. Closing what is closed already does
 no harm: the earlier receipt is shown. With --json the answer is a list of
@@ -50,6 +63,9 @@ Exit status:
 			if o.now && o.grace != nil {
 				return usagef("close: --now leaves no --grace").hintf("leave one out")
 			}
+			if o.spare && o.include {
+				return usagef("close: --spare and --include contradict each other").hintf("leave one out")
+			}
 			if o.all || len(o.labels) > 0 {
 				if len(args) > 0 {
 					return usagef("close: either sessions or --all, --label").hintf("leave one out")
@@ -67,6 +83,8 @@ Exit status:
 	f.Var(duration{&o.grace}, "grace", "time from SIGTERM to SIGKILL (default: the session's; 0: as --now)")
 	f.BoolVar(&o.now, "now", false, "kill at once")
 	f.BoolVar(&o.dryRun, "dry-run", false, "change nothing, say what would be ended")
+	f.BoolVar(&o.spare, "spare", false, "spare daemons that serve anybody outside the session")
+	f.BoolVar(&o.include, "include", false, "end daemons too that serve others")
 	generationFlag(f, &o.generation)
 	return cmd
 }
@@ -91,7 +109,11 @@ func (a *app) close(ctx context.Context, o *closeOptions, refs []string) error {
 	}
 	receipts := make([]session.Receipt, len(refs))
 	errs := make([]error, len(refs))
-	so := session.CloseOptions{Grace: o.grace, Now: o.now, DryRun: o.dryRun, Generation: o.generation}
+	shared, err := a.shared(ctx, m, o, refs)
+	if err != nil {
+		return err
+	}
+	so := session.CloseOptions{Shared: shared, Grace: o.grace, Now: o.now, DryRun: o.dryRun, Generation: o.generation}
 	var wg sync.WaitGroup
 	slots := make(chan struct{}, closeAtOnce)
 	for i, ref := range refs {
@@ -114,6 +136,57 @@ func (a *app) close(ctx context.Context, o *closeOptions, refs []string) error {
 		err = a.printReceipts(shown)
 	}
 	return several(append(errs, err))
+}
+
+// shared decides about daemons that serve others. It asks only where somebody can answer.
+func (a *app) shared(ctx context.Context, m *session.Manager, o *closeOptions, refs []string) (session.Shared, error) {
+	switch {
+	case o.spare:
+		return session.SharedSpare, nil
+	case o.include:
+		return session.SharedInclude, nil
+	case o.dryRun || o.now || a.json || !isTerminal(a.stdin) || !isTerminal(a.stderr):
+		return session.SharedAuto, nil
+	}
+	served := 0
+	for _, ref := range refs {
+		all, _ := m.Served(ctx, ref) // the close says what is wrong with a reference
+		for i := range all {
+			a.say("%s (%d) in %s serves %s", render.Clean(all[i].Comm), all[i].PID, ref, render.Clients(&all[i]))
+		}
+		served += len(all)
+	}
+	if served == 0 {
+		return session.SharedAuto, nil
+	}
+	return a.ask(ctx)
+}
+
+// ask asks whether daemons are to be spared. No answer is the default.
+func (a *app) ask(ctx context.Context) (session.Shared, error) {
+	fmt.Fprint(a.stderr, "sessionbox: spare what serves others, or end it with the session? [Spare/end] ")
+	answers := make(chan string, 1)
+	go func() {
+		line, _ := bufio.NewReader(a.stdin).ReadString('\n')
+		answers <- line
+	}()
+	select {
+	case <-ctx.Done():
+		return "", context.Cause(ctx)
+	case answer := <-answers:
+		switch strings.ToLower(strings.TrimSpace(answer)) {
+		case "e", "end":
+			return session.SharedInclude, nil
+		case "s", "spare", "y", "yes":
+			return session.SharedSpare, nil
+		}
+		return session.SharedAuto, nil
+	}
+}
+
+func isTerminal(stream any) bool {
+	f, ok := stream.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
 }
 
 func (a *app) printReceipts(all []session.Receipt) error {

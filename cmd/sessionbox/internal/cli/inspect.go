@@ -36,7 +36,7 @@ func (a *app) inspect(ctx context.Context, ref string) error {
 	if err != nil {
 		return err
 	}
-	info, err := m.Inspect(ctx, ref, session.InspectOptions{Processes: a.json, Ports: true})
+	info, err := m.Inspect(ctx, ref, session.InspectOptions{Processes: a.json, Ports: true, Others: true})
 	if err != nil {
 		return err
 	}

@@ -62,7 +62,7 @@ func (a *app) ls(ctx context.Context, o *lsOptions) error {
 	if err != nil {
 		return err
 	}
-	infos, err := m.List(ctx, session.ListOptions{All: o.all, Ports: !o.quiet})
+	infos, err := m.List(ctx, session.ListOptions{All: o.all, Ports: !o.quiet, Others: !o.quiet})
 	if err != nil {
 		return err
 	}

@@ -32,6 +32,8 @@ type openOptions struct {
 	strict     bool
 	oci        string
 	runtime    string
+	shims      bool
+	noShims    bool
 
 	ownerPID    *int
 	lease       *time.Duration
@@ -65,14 +67,15 @@ func (o *openOptions) flags(f *pflag.FlagSet) {
 	f.BoolVar(&o.strict, "strict", false, "close the ways to have something started outside of the session")
 	f.StringVar(&o.oci, "oci", "", "make the session a container of the OCI bundle in this `DIR`")
 	f.StringVar(&o.runtime, "runtime", "", "its `RUNTIME`: crun or runc (default: the first in PATH)")
-	mirror(f, "on-owner-exit", "idle-timeout", "idle-action", "backend", "lineage-mode", "require", "cgroup-root", "memory-max", "memory-high", "swap-max", "pids-max", "oom", "memory-warn", "on-warn", "notify", "memory-steps", "grace", "private-tmp", "runtime", "strict")
+	f.BoolVar(&o.shims, "shims", o.shims, "also end what docker, podman, systemd-run, at start")
+	mirror(f, "shims", "on-owner-exit", "idle-timeout", "idle-action", "backend", "lineage-mode", "require", "cgroup-root", "memory-max", "memory-high", "swap-max", "pids-max", "oom", "memory-warn", "on-warn", "notify", "memory-steps", "grace", "private-tmp", "runtime", "strict")
 }
 
 // options checks the words among the flags.
 func (o *openOptions) options() (session.OpenOptions, error) {
 	so := session.OpenOptions{Name: o.name, Labels: o.labels, Limits: o.limits, Grace: o.grace, NoParent: o.noParent, Attach: o.attach, TakeOver: o.takeOver,
 		OnOwnerExit: store.OwnerExit(o.onOwnerExit), IdleTimeout: value(o.idleTimeout), IdleAction: store.IdleAction(o.idleAction), OOM: store.OOMPolicy(o.oom),
-		PrivateTmp: o.privateTmp, Strict: o.strict}
+		PrivateTmp: o.privateTmp, Strict: o.strict, Shims: o.shims && !o.noShims}
 	switch {
 	case o.oci != "":
 		so.Container = &session.ContainerOptions{Bundle: o.oci, Runtime: o.runtime}
@@ -142,6 +145,14 @@ ends or the lease is not renewed: a guard sees to it at once (see
 are measured by a clock that nobody can set and that stands still while the machine
 sleeps. With --json the answer has owner.generation, which tells later calls
 (--generation) for which owner they are made.
+
+With --shims, which run has by default, its commands find docker, podman, nerdctl,
+docker-compose, systemd-run, at, batch and crontab in a directory of the session, first
+in their PATH. These add what lets the close find what is started: labels to containers,
+the session's slice to units and, where that is legal, to containers, which then count
+against its ceilings. Then they run the real command. The close stops and removes the
+containers, stops the units, and takes back jobs and lines of crontab. What calls them
+by their full path goes past that: such units are told as suspects, and left alone.
 
 A session is idle when no command is started in it or waited for, nobody touches it
 and its processes use less than 1 % of a processor; looking at it is no use of it.

@@ -34,6 +34,9 @@ warns of the session's memory, or does something about it.
 With --oci it is a container, and without COMMAND what its bundle says is run (see
 ` + "`sessionbox open --help`" + `).
 
+What the command has docker, podman, systemd-run, at or crontab start ends with the
+session, too (see ` + "`sessionbox open --help`" + `); --no-shims leaves that out.
+
 SIGTERM and SIGHUP close the session: the processes are asked to end, then killed.
 The first Ctrl-C is the command's; the second one ends everything at once.
 
@@ -54,7 +57,9 @@ Exit status:
 	}
 	f := cmd.Flags()
 	f.SetInterspersed(false)
+	o.shims = true
 	o.openOptions.flags(f)
+	f.BoolVar(&o.noShims, "no-shims", false, "as --shims=false: put nothing before docker and others in the PATH")
 	o.commandOptions.flags(f)
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "do not say what was ended, nor that memory is short")
 	for _, name := range []string{"attach", "take-over", "owner-pid", "lease", "on-owner-exit"} {

@@ -72,6 +72,7 @@ func sessions() []Row {
 			Container: &session.ContainerInfo{ID: "sessionbox-k3p1aaaaaa", Runtime: "/usr/bin/crun", Bundle: "/srv/bundle"},
 			Strict: &session.StrictInfo{Doors: []store.Door{
 				{Name: "user bus", Closed: true, Text: "hidden: /run/user/1000/bus"}, {Name: "ssh to this machine", Text: "its keys are needed"}}},
+			Containers: []session.HiredContainer{{Engine: "docker", ID: "0123456789abcdef", Fate: "alive"}, {Engine: "docker", ID: "aa", Fate: session.FateSuspect}},
 			Limits: []memlimit.Ceiling{
 				{File: "memory.max", Want: size("2G"), Why: "memory controller not delegated"},
 				{File: "pids.max", Want: memlimit.Bytes(500), Why: "pids controller not delegated"},
@@ -167,10 +168,29 @@ func TestReceipt(t *testing.T) {
 	}
 	again := receiptOf()
 	again.AlreadyClosed = true
+
+	hired := receiptOf()
+	hired.Containers = []session.HiredContainer{
+		{Engine: "docker", At: "docker at /var/run/docker.sock", ID: "0123456789abcdef", Name: "web", Image: "nginx:1", By: "task 3, bash (4711)", Fate: session.FateEnded},
+		{Engine: "podman", ID: "fedcba98765432100", Image: "localhost/bb:latest", By: "task 3, bash (4711)", Fate: session.FateKilled},
+		{Engine: "podman", ID: "aa", Name: "group", Image: "pod", Pod: true, Fate: session.FateRemoved},
+		{Engine: "docker", ID: "bb", Name: "other\x1b[2J", Image: "evil", Fate: session.FateSuspect, Why: "it has the session's label and not its token"},
+	}
+	hired.Units = []session.UnitInfo{
+		{Name: "run-u12.service", Manager: "user", Command: "[systemd-run] /usr/bin/sleep 600", Inside: true, Fate: session.FateEnded},
+		{Name: "x.timer", Manager: "user", Fate: session.FateSuspect, Why: "it was started since the session was opened; systemd does not say by whom"},
+	}
+	hired.Jobs = []session.JobInfo{{Kind: "at", ID: "3", Line: "sleep 600", Fate: session.FateRemoved}, {Kind: "cron", Line: "5 5 * * * x", Fate: session.FateRemoved}}
+	hired.Served = []session.Served{{Process: session.Process{PID: 5009, Comm: "tmux: server"}, Socket: "/tmp/tmux-0/default", Clients: []session.Client{{PID: 99, Comm: "tmux: client"}}}}
+	stayed := receiptOf()
+	stayed.Containers = []session.HiredContainer{{Engine: "docker", ID: "0123456789abcdef", Name: "web", Image: "nginx:1", Fate: session.FateSurvived, Why: "no answer"}}
+	stayed.Error = "1 of what others started for it could not be ended"
 	for name, tt := range map[string]struct {
 		r  *session.Receipt
 		st Style
 	}{
+		"close-others":    {hired, Style{Width: 100}},
+		"close-stayed":    {stayed, Style{Width: 100}},
 		"close-80":        {full, Style{Width: 80}},
 		"close-pipe":      {full, Style{}},
 		"close-colour":    {full, Style{Width: 100, Color: true}},

@@ -95,6 +95,23 @@ func Inspect(w io.Writer, i *session.Info, st Style) error {
 		field("port", "%s %s by %d", p.Proto, portAddress(p), p.PID)
 	}
 	field("processes", "%d, of them %s", i.Processes, st.paint(leftPaint(i.Leftovers), fmt.Sprintf("%d left over", i.Leftovers)))
+	for k := range i.Served {
+		s := &i.Served[k]
+		field("serves", "%s (%d) at %s: %s", Clean(s.Comm), s.PID, Clean(s.Socket), Clients(s))
+	}
+	for _, o := range others(i.Containers, i.Units, i.Jobs) {
+		text := o.name + ", " + o.what
+		if o.fate == session.FateSuspect {
+			text += ": " + o.why
+		} else if o.tail != "" {
+			text += " [" + o.tail + "]"
+		}
+		kind := o.kind
+		if o.fate == session.FateSuspect {
+			kind, text = "suspect", o.kind+" "+text
+		}
+		field(kind, "%s", Clean(text))
+	}
 	for _, p := range i.Suspects {
 		field("suspect", "%d %s: it may be of this session, and is left alone", p.PID, Clean(p.Comm))
 	}

@@ -183,6 +183,9 @@ func commandCell(r *Row, st Style) cell {
 	if more > 0 {
 		c.tail = strings.TrimSpace(fmt.Sprintf("+%d more %s", more, c.tail))
 	}
+	if text := counted(others(r.Containers, r.Units, r.Jobs)); text != "" {
+		c.tail = strings.TrimSpace("+" + text + " " + c.tail)
+	}
 	return c
 }
 

@@ -70,10 +70,10 @@ func headline(r *session.Receipt, now time.Time) (string, paint) {
 	switch {
 	case r.AlreadyClosed:
 		return fmt.Sprintf("%s was closed %s ago: %s", name, Age(now.Sub(r.Closed)), sentence(f)), plain
-	case r.DryRun && f.all() == 0:
+	case r.DryRun && f.all() == 0 && withOthers(r) == "":
 		return fmt.Sprintf("would close %s: nothing runs in it", name), plain
 	case r.DryRun:
-		return fmt.Sprintf("would close %s: %s alive%s", name, count(f.all(), "process", "processes"), withStrays(strays)), plain
+		return fmt.Sprintf("would close %s: %s alive%s%s", name, count(f.all(), "process", "processes"), withStrays(strays), withOthers(r)), plain
 	case !r.Clean():
 		n := survivors(r)
 		text := fmt.Sprintf("%s is not closed: %s survived", name, count(n, "process", "processes"))
@@ -85,7 +85,7 @@ func headline(r *session.Receipt, now time.Time) (string, paint) {
 		}
 		return text + " in " + Took(r.TookSeconds), red
 	}
-	text := fmt.Sprintf("closed %s: %s%s in %s", name, sentence(f), withStrays(strays), Took(r.TookSeconds))
+	text := fmt.Sprintf("closed %s: %s%s%s in %s", name, sentence(f), withStrays(strays), withOthers(r), Took(r.TookSeconds))
 	if p := r.Usage.PeakBytes; p != nil && *p > 0 {
 		text += ", peak " + memlimit.FormatBytes(*p)
 	}
@@ -108,6 +108,14 @@ func withStrays(strays int) string {
 		return ""
 	}
 	return ", " + count(strays, "stray", "strays")
+}
+
+// withOthers counts what others had started.
+func withOthers(r *session.Receipt) string {
+	if text := counted(others(r.Containers, r.Units, r.Jobs)); text != "" {
+		return ", " + text
+	}
+	return ""
 }
 
 // sentence says what became of how many.
@@ -141,8 +149,18 @@ func receipt(w io.Writer, r *session.Receipt, st Style, indent string) error {
 	if err := processes(w, r, st, inner); err != nil {
 		return err
 	}
+	if err := writeOthers(w, others(r.Containers, r.Units, r.Jobs), st, inner); err != nil {
+		return err
+	}
 	if err := survived(w, r, st, inner); err != nil {
 		return err
+	}
+	for i := range r.Served {
+		if text := servedText(&r.Served[i], r.DryRun); text != "" {
+			if _, err := fmt.Fprintln(w, inner+st.paint(yellow, text)); err != nil {
+				return err
+			}
+		}
 	}
 	if r.OOM != nil {
 		if _, err := fmt.Fprintln(w, inner+st.paint(red, "out of memory: "+Clean(r.OOM.String()))); err != nil {

@@ -33,6 +33,7 @@ type options struct {
 	gen    string
 	route  string
 	linger bool
+	with   string
 	vm     bool
 	memory int
 	swap   int
@@ -47,6 +48,7 @@ func parse(args []string) (options, error) {
 	fs.StringVar(&o.gen, "gen", string(hosts.Bookworm), "Debian generation: bullseye, bookworm or trixie")
 	fs.StringVar(&o.route, "route", string(hosts.AsRoot), "where the command runs: enter, root, ssh or manager")
 	fs.BoolVar(&o.linger, "linger", false, "keep the user manager running without a login")
+	fs.StringVar(&o.with, "with", "", "more in the root: containers")
 	fs.BoolVar(&o.vm, "vm", false, "boot a QEMU guest instead of a systemd in namespaces")
 	fs.IntVar(&o.memory, "memory", 1024, "with -vm: memory of the guest in MiB")
 	fs.IntVar(&o.swap, "swap", 0, "with -vm: swap of the guest in MiB")
@@ -82,7 +84,7 @@ func run(ctx context.Context, args []string) (int, error) {
 	if err != nil {
 		return 2, err
 	}
-	root, err := hosts.OpenRoot(ctx, hosts.Generation(o.gen), os.Stderr)
+	root, err := openRoot(ctx, o)
 	if err != nil {
 		return 125, err
 	}
@@ -91,6 +93,17 @@ func run(ctx context.Context, args []string) (int, error) {
 		return runInVM(ctx, root, route, o)
 	}
 	return runInNamespaces(ctx, root, route, o)
+}
+
+func openRoot(ctx context.Context, o options) (*hosts.Root, error) {
+	gen := hosts.Generation(o.gen)
+	switch o.with {
+	case "":
+		return hosts.OpenRoot(ctx, gen, os.Stderr)
+	case "containers":
+		return hosts.OpenVariant(ctx, gen, hosts.Containers(gen), os.Stderr)
+	}
+	return nil, fmt.Errorf("-with %s: no such root", o.with)
 }
 
 func runInNamespaces(ctx context.Context, root *hosts.Root, route hosts.Route, o options) (code int, err error) {

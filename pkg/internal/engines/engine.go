@@ -1,0 +1,170 @@
+package engines
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// AskTime bounds each question to an engine. What takes longer hangs.
+const AskTime = 2 * time.Second
+
+// cliTime bounds a command that asks: rootless podman takes half a second where it has
+// just been booted, ten times that in an emulated guest.
+const cliTime = 30 * time.Second
+
+// ErrGone says that the engine does not know the container, or not any more.
+var ErrGone = errors.New("no such container")
+
+// Engine is how a command of a session reached its engine.
+type Engine struct {
+	// Tool is docker, podman or nerdctl.
+	Tool string `json:"tool"`
+	// Options are those before the verb that say which engine it is, and nothing else.
+	Options []string `json:"options,omitempty"`
+	// Env is the part of the environment that says so, see [EnvNames].
+	Env map[string]string `json:"env,omitempty"`
+
+	// cookie marks the commands that ask: what they leave behind, as podman does, is of
+	// the session and ends with it.
+	cookie string
+}
+
+// EnvNames are the variables that decide which engine a tool talks to.
+func EnvNames() []string {
+	return []string{
+		"HOME", "XDG_RUNTIME_DIR", "XDG_DATA_HOME", "XDG_CONFIG_HOME",
+		"DOCKER_HOST", "DOCKER_CONTEXT", "DOCKER_CONFIG", "DOCKER_TLS_VERIFY", "DOCKER_CERT_PATH",
+		"CONTAINER_HOST", "CONTAINER_CONNECTION", "CONTAINERS_CONF", "CONTAINERS_STORAGE_CONF",
+		"CONTAINERD_ADDRESS", "CONTAINERD_NAMESPACE",
+	}
+}
+
+// Marked gives the engine as it is asked on behalf of the session with a cookie.
+func (e Engine) Marked(cookie string) Engine {
+	e.cookie = cookie
+	return e
+}
+
+// String names it for people.
+func (e Engine) String() string {
+	if path := e.Socket(); path != "" {
+		return e.Tool + " at " + path
+	}
+	return strings.TrimSpace(e.Tool + " " + strings.Join(e.Options, " "))
+}
+
+// Container is one that carries the label of a session.
+type Container struct {
+	ID      string
+	Name    string
+	Image   string
+	ImageID string
+	Running bool
+	Pod     bool // a pod of podman's
+	Labels  map[string]string
+	Created time.Time // zero if it was not said
+}
+
+// client is how an engine is spoken to.
+type client interface {
+	list(ctx context.Context, label string) ([]Container, error) // "": all
+	inspect(ctx context.Context, id string) (Container, int, error)
+	imageLabels(ctx context.Context, image string) (map[string]string, error)
+	stop(ctx context.Context, c *Container, grace time.Duration) error
+	remove(ctx context.Context, c *Container) error
+	driver(ctx context.Context) (Driver, error)
+}
+
+func (e Engine) client() client {
+	if path := e.Socket(); path != "" && socketThere(path) {
+		return api{path}
+	}
+	return cli{e}
+}
+
+// List gives the containers, running or not, with the label of a session.
+func (e Engine) List(ctx context.Context, session string) ([]Container, error) {
+	all, err := e.client().list(ctx, LabelID+"="+session)
+	if err != nil {
+		return nil, fmt.Errorf("ask %s for containers: %w", e, err)
+	}
+	// The filter is the engine's; what is ended is decided here.
+	return slices.DeleteFunc(all, func(c Container) bool { return c.ID == "" || c.Labels[LabelID] != session }), nil
+}
+
+// Inherited says whether a container has its token from the image that it was made of:
+// a commit gives an image the labels of the container, and whoever runs that has them.
+func (e Engine) Inherited(ctx context.Context, c *Container) (bool, error) {
+	labels, err := e.client().imageLabels(ctx, c.ImageID)
+	if errors.Is(err, ErrGone) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("ask %s for an image: %w", e, err)
+	}
+	return labels[LabelToken] == c.Labels[LabelToken], nil
+}
+
+// Since gives the containers without a label of ours that were made since then.
+func (e Engine) Since(ctx context.Context, then time.Time) ([]Container, error) {
+	all, err := e.client().list(ctx, "")
+	if err != nil {
+		return nil, fmt.Errorf("ask %s for containers: %w", e, err)
+	}
+	var since []Container
+	for _, c := range all {
+		if c.ID == "" || c.Labels[LabelID] != "" || c.Created.Before(then.Truncate(time.Second)) {
+			continue
+		}
+		if c.Created.Unix() == then.Unix() { // a list tells whole seconds
+			if exact, _, err := e.client().inspect(ctx, c.ID); err == nil && exact.Created.Before(then) {
+				continue
+			}
+		}
+		since = append(since, c)
+	}
+	return since, nil
+}
+
+// Get gives one container.
+func (e Engine) Get(ctx context.Context, id string) (Container, error) {
+	c, _, err := e.client().inspect(ctx, id)
+	return c, err
+}
+
+// Stop asks a container to end, and kills it after the grace: killed says that this was
+// necessary. It is not started again by its restart policy then.
+func (e Engine) Stop(ctx context.Context, c *Container, grace time.Duration) (killed bool, err error) {
+	if err := e.client().stop(ctx, c, grace); err != nil || c.Pod {
+		return false, err
+	}
+	_, status, err := e.client().inspect(ctx, c.ID)
+	if errors.Is(err, ErrGone) { // it was to be removed when it ends
+		return false, nil
+	}
+	return status == 128+9, err
+}
+
+// Remove ends a container at once, if it runs, and removes it with its volumes that
+// have no name. One that is not there is removed.
+func (e Engine) Remove(ctx context.Context, c *Container) error {
+	err := e.client().remove(ctx, c)
+	if errors.Is(err, ErrGone) {
+		return nil
+	}
+	return err
+}
+
+// Driver is who makes the cgroups of containers.
+type Driver struct {
+	Systemd  bool `json:"systemd"`  // a systemd manager, else the engine itself
+	Unified  bool `json:"unified"`  // in the cgroup v2 tree
+	Rootless bool `json:"rootless"` // as the user, in the user's manager
+}
+
+// Driver asks for it.
+func (e Engine) Driver(ctx context.Context) (Driver, error) { return e.client().driver(ctx) }

@@ -1,0 +1,220 @@
+package shim
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/sessionbox/sessionbox/pkg/internal/engines"
+)
+
+// Names are the commands that there are shims for.
+func Names() []string {
+	return []string{"docker", "podman", "nerdctl", "docker-compose", "systemd-run", "at", "batch", "crontab"}
+}
+
+// EnvDir tells the processes of a session where its shims are.
+const EnvDir = "SESSIONBOX_SHIM_DIR"
+
+// Config is what the shims of a session know of it.
+type Config struct {
+	ID     string `json:"id"`
+	Cookie string `json:"cookie"`
+	// Slice is the unit that holds the session, "" if none does, and User says that it is
+	// the user's manager that has it.
+	Slice string `json:"slice,omitempty"`
+	User  bool   `json:"user,omitempty"`
+	// Cgroup is the path of the box below the mount, where an engine may make cgroups of
+	// its own in it; "" elsewhere.
+	Cgroup string `json:"cgroup,omitempty"`
+	Strict bool   `json:"strict,omitempty"`
+}
+
+// Dir is the directory of a session's shims:
+//
+//	bin/           the links, for the PATH       session.json  a Config
+//	engines/       one file for each that was called
+//	ids/TOKEN      the id of the container of one call
+//	compose-*.yaml what was added to compose files
+//	jobs           there if at was called        crontab/      what was added to the table
+type Dir string
+
+func (d Dir) path(parts ...string) string {
+	return filepath.Join(append([]string{string(d)}, parts...)...)
+}
+
+// Bin is what belongs into the PATH.
+func (d Dir) Bin() string { return d.path("bin") }
+
+const configName = "session.json"
+
+// Make makes the directory, with links for the commands that there are in the PATH. To
+// make it again does no harm.
+func Make(dir string, c Config, program string) (Dir, error) {
+	d := Dir(dir)
+	for _, sub := range []string{"bin", "engines", "ids", "crontab"} {
+		if err := os.MkdirAll(d.path(sub), 0o700); err != nil {
+			return "", err
+		}
+	}
+	if err := writeJSON(d.path(configName), c); err != nil {
+		return "", err
+	}
+	for _, name := range Names() {
+		if _, err := real(name); err != nil {
+			continue // what is not there must not look as if it was
+		}
+		if err := os.Symlink(program, d.path("bin", name)); err != nil && !errors.Is(err, fs.ErrExist) {
+			return "", err
+		}
+	}
+	return d, nil
+}
+
+// Config reads what the shims know.
+func (d Dir) Config() (Config, error) {
+	var c Config
+	return c, readJSON(d.path(configName), &c)
+}
+
+// called is the record of an engine.
+type called struct {
+	engines.Engine
+	// Driver is nil while it did not say.
+	Driver *engines.Driver `json:"driver,omitempty"`
+}
+
+func engineFile(e *engines.Engine) string {
+	b, err := json.Marshal(e)
+	if err != nil { // strings alone
+		return e.Tool + ".json"
+	}
+	sum := sha256.Sum256(b)
+	return e.Tool + "-" + hex.EncodeToString(sum[:8]) + ".json"
+}
+
+// Engines gives the engines that the session's commands have called.
+func (d Dir) Engines() []engines.Engine {
+	var all []engines.Engine
+	for _, path := range d.glob("engines", "*.json") {
+		var c called
+		if readJSON(path, &c) == nil && slices.Contains(Names(), c.Tool) {
+			all = append(all, c.Engine)
+		}
+	}
+	return all
+}
+
+// Used is when the newest call to an engine began, in Unix nanoseconds; 0: there was
+// none.
+func (d Dir) Used() int64 {
+	var newest int64
+	for _, path := range d.glob("engines", "*.json") {
+		if fi, err := os.Stat(path); err == nil {
+			newest = max(newest, fi.ModTime().UnixNano())
+		}
+	}
+	return newest
+}
+
+// ContainerID is the id of the container that a call has made, "" if it is not known.
+func (d Dir) ContainerID(nonce string) string {
+	if nonce == "" || strings.Trim(nonce, "0123456789abcdef") != "" {
+		return ""
+	}
+	b, err := os.ReadFile(d.path("ids", nonce))
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(b))
+}
+
+// Jobs says whether the session may have queued jobs of at.
+func (d Dir) Jobs() bool {
+	_, err := os.Stat(d.path("jobs"))
+	return err == nil
+}
+
+// table is what a call did to the user's crontab.
+type table struct {
+	Before string   `json:"before"`
+	Added  []string `json:"added"`
+	// Done: what was added is known. Else the caller was killed meanwhile.
+	Done bool `json:"done"`
+}
+
+// Crontab gives the lines that the session has put into the user's table; unsure are
+// those of which that is likely alone: the shim was killed.
+func (d Dir) Crontab(now func() (string, error)) (lines, unsure []string) {
+	for _, path := range d.glob("crontab", "*.json") {
+		var t table
+		if readJSON(path, &t) != nil {
+			continue
+		}
+		if t.Done {
+			lines = append(lines, t.Added...)
+			continue
+		}
+		if text, err := now(); err == nil {
+			unsure = append(unsure, added(t.Before, text)...)
+		}
+	}
+	return lines, slices.DeleteFunc(unsure, func(l string) bool { return slices.Contains(lines, l) })
+}
+
+func (d Dir) glob(sub, pattern string) []string {
+	entries, err := os.ReadDir(d.path(sub)) // sorted
+	if err != nil {
+		return nil
+	}
+	var all []string
+	for _, e := range entries {
+		if ok, _ := filepath.Match(pattern, e.Name()); ok {
+			all = append(all, d.path(sub, e.Name()))
+		}
+	}
+	return all
+}
+
+func readJSON(path string, into any) error {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(b, into); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	return nil
+}
+
+// writeJSON writes a file that is whole or not there.
+func writeJSON(path string, v any) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	return writeFile(path, b)
+}
+
+func writeFile(path string, b []byte) error {
+	f, err := os.CreateTemp(filepath.Dir(path), ".new-")
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(b)
+	err = errors.Join(err, f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		os.Remove(f.Name())
+	}
+	return err
+}

@@ -1,0 +1,350 @@
+package shim
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/sessionbox/sessionbox/pkg/internal/engines"
+)
+
+// Exit codes, as of a shell.
+const (
+	exitOwnFailure = 125
+	exitCannotRun  = 126
+	exitNotFound   = 127
+)
+
+// Is says whether a program that was started by this name is to be a shim.
+func Is(arg0 string) bool { return slices.Contains(Names(), filepath.Base(arg0)) }
+
+// Main is the shim: it executes the real command and returns only if that fails.
+// arg0 is the name that it was called by.
+func Main(arg0 string, args []string) int {
+	name := filepath.Base(arg0)
+	path, err := real(name)
+	if err != nil {
+		return fail(exitNotFound, name+": command not found", "it is in no directory of the PATH behind the session's shims")
+	}
+	d, ok := around()
+	if !ok {
+		return execute(path, args) // the session is over
+	}
+	c, err := d.Config()
+	if err != nil {
+		return fail(exitOwnFailure, err.Error(), path+" works without the shims")
+	}
+	if why := Refuse(name, args, c.Strict); why != "" {
+		return fail(1, why, "run it outside of the session, or open one without --strict")
+	}
+	s := shim{name: name, path: path, dir: d, c: c}
+	args, code := s.rewrite(args)
+	if code >= 0 {
+		return code
+	}
+	return execute(path, args)
+}
+
+func fail(code int, text, hint string) int {
+	fmt.Fprintf(os.Stderr, "sessionbox: %s\n", text)
+	if hint != "" {
+		fmt.Fprintf(os.Stderr, "sessionbox: hint: %s\n", hint)
+	}
+	return code
+}
+
+// execute runs the real command in our place. It is told its whole path as its name:
+// rootless podman (3.0) executes itself again by that name, and would meet the shim.
+func execute(path string, args []string) int {
+	err := syscall.Exec(path, append([]string{path}, args...), os.Environ())
+	return fail(exitCannotRun, fmt.Sprintf("cannot run %s: %v", path, err), "")
+}
+
+// shim is one call.
+type shim struct {
+	name, path string
+	dir        Dir
+	c          Config
+}
+
+// rewrite gives the arguments of the real command; code is not negative if it was run
+// already, or must not be.
+func (s *shim) rewrite(args []string) ([]string, int) {
+	var err error
+	switch s.name {
+	case "systemd-run":
+		return s.unit(args), -1
+	case "at", "batch":
+		if queues(args) {
+			err = writeFile(s.dir.path("jobs"), nil)
+		}
+	case "crontab":
+		if installs(args) && !foreignTable(args) {
+			return args, s.crontab(args)
+		}
+	case "docker-compose":
+		args, err = s.compose("docker", nil, args, nil)
+	default:
+		args, err = s.engine(args)
+	}
+	if err != nil {
+		return nil, fail(exitOwnFailure, fmt.Sprintf("%s was not started, as it cannot be noted that the session did: %v", s.name, err),
+			"free space in the state directory; "+s.path+" works without, and the session's close will not know of it")
+	}
+	return args, -1
+}
+
+// engine adds to a command line of an engine.
+func (s *shim) engine(args []string) ([]string, error) {
+	k := parse(s.name, args)
+	switch k.what {
+	case nothing:
+		return args, nil
+	case compose:
+		return s.compose(s.name, args[:k.at], k.rest, k.engine)
+	}
+	driver, err := s.note(s.asked(k.engine))
+	if err != nil {
+		return nil, err
+	}
+	labels, token := s.labels()
+	var add []string
+	for _, k := range []string{engines.LabelID, engines.LabelToken, engines.LabelBy} {
+		if v, ok := labels[k]; ok {
+			add = append(add, "--label", k+"="+v)
+		}
+	}
+	if parent := s.parent(driver); parent != "" && !k.ownCgroup {
+		add = append(add, "--cgroup-parent", parent)
+	}
+	if k.what == container && !k.ownIDFile {
+		add = append(add, "--cidfile", s.dir.path("ids", engines.Nonce(token)))
+	}
+	return k.with(args, add...), nil
+}
+
+// asked is the engine that a call is for.
+func (s *shim) asked(options []string) engines.Engine {
+	tool := s.name
+	if tool == "docker-compose" {
+		tool = "docker"
+	}
+	e := engines.Engine{Tool: tool, Options: options, Env: map[string]string{}}
+	for _, k := range engines.EnvNames() {
+		if v, ok := os.LookupEnv(k); ok {
+			e.Env[k] = v
+		}
+	}
+	return e
+}
+
+// note writes down which engine is called, before it is, and gives who makes its
+// cgroups, nil if that cannot be told. That is asked once in a session.
+func (s *shim) note(e engines.Engine) (*engines.Driver, error) {
+	path := s.dir.path("engines", engineFile(&e))
+	var c called
+	if readJSON(path, &c) == nil && c.Driver != nil {
+		now := time.Now()
+		return c.Driver, os.Chtimes(path, now, now)
+	}
+	c = called{Engine: e}
+	if err := writeJSON(path, c); err != nil {
+		return nil, err
+	}
+	if !s.local(&e) {
+		return nil, nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), driverTime)
+	defer cancel()
+	d, err := e.Marked(s.c.Cookie).Driver(ctx)
+	if err != nil {
+		return nil, nil // the command itself will say what is wrong with it
+	}
+	c.Driver = &d
+	return c.Driver, writeJSON(path, c)
+}
+
+// driverTime bounds the question once for all: a command must not wait for long.
+const driverTime = 30 * time.Second
+
+// local says whether an engine may have to do with cgroups of ours at all.
+func (s *shim) local(e *engines.Engine) bool {
+	if s.c.Slice == "" && s.c.Cgroup == "" {
+		return false
+	}
+	if e.Tool == "docker" {
+		return engines.Near(e.Socket())
+	}
+	for _, o := range e.Options {
+		switch name, _, _ := strings.Cut(o, "="); name {
+		case "--remote", "-r", "--url", "--connection", "-c", "--context", "--host", "-H":
+			return false
+		}
+	}
+	return e.Env["CONTAINER_HOST"] == "" && e.Env["CONTAINER_CONNECTION"] == ""
+}
+
+// parent is the cgroup that a container is to be in, "" for where the engine puts it.
+// It is legal only for the manager that has the session's slice; in a tree that the
+// engine makes itself, only where the box is no unit.
+func (s *shim) parent(d *engines.Driver) string {
+	switch {
+	case d == nil || !d.Unified:
+		return ""
+	case d.Systemd && s.c.Slice != "" && d.Rootless == s.c.User:
+		return s.c.Slice
+	case !d.Systemd && !d.Rootless && s.c.Slice == "" && s.c.Cgroup != "":
+		return s.c.Cgroup
+	}
+	return ""
+}
+
+// labels are those of one call, with its token.
+func (s *shim) labels() (map[string]string, string) {
+	token := engines.Proof{Cookie: s.c.Cookie}.NewToken()
+	labels := map[string]string{engines.LabelID: s.c.ID, engines.LabelToken: token}
+	if by := caller(); by != "" {
+		labels[engines.LabelBy] = by
+	}
+	return labels, token
+}
+
+// compose adds a file to a command line of compose. before is what stands before args,
+// the verb compose of docker's included.
+func (s *shim) compose(tool string, before, args, engine []string) ([]string, error) {
+	all := func(args []string) []string { return slices.Concat(before, args) }
+	k := parseCompose(args)
+	if !k.makes {
+		return all(args), nil
+	}
+	dir := k.dir
+	if dir == "" {
+		dir, _ = os.Getwd()
+	}
+	files := k.files
+	var found []string
+	if len(files) == 0 {
+		files = findCompose(dir, composeFileEnv(dir), os.Getenv("COMPOSE_PATH_SEPARATOR"))
+		found = files
+	}
+	if len(files) == 0 {
+		return all(args), nil // compose will say so
+	}
+	services := s.services(all(append(slices.Clone(args[:k.at]), "config", "--services")))
+	if len(services) == 0 {
+		return all(args), nil
+	}
+	first := files[0]
+	if !filepath.IsAbs(first) && k.dir == "" {
+		first = filepath.Join(dir, first)
+	}
+	base, _ := os.ReadFile(first) // its version alone
+	e := s.asked(append(engine, k.engine...))
+	e.Tool = tool
+	driver, err := s.note(e)
+	if err != nil {
+		return nil, err
+	}
+	labels, token := s.labels()
+	text, err := override(base, services, labels, s.parent(driver))
+	if err != nil {
+		return nil, err
+	}
+	path := s.dir.path("compose-" + engines.Nonce(token) + ".yaml")
+	if err := writeFile(path, text); err != nil {
+		return nil, err
+	}
+	return all(k.with(args, append(slices.Clone(found), path)...)), nil
+}
+
+// composeFileEnv is COMPOSE_FILE, from the environment or from the .env file that
+// compose reads.
+func composeFileEnv(dir string) string {
+	if v := os.Getenv("COMPOSE_FILE"); v != "" {
+		return v
+	}
+	b, _ := os.ReadFile(filepath.Join(dir, ".env"))
+	for line := range strings.Lines(string(b)) {
+		line = strings.TrimPrefix(strings.TrimSpace(line), "export ")
+		if v, ok := strings.CutPrefix(line, "COMPOSE_FILE="); ok {
+			return strings.Trim(strings.TrimSpace(v), `"'`)
+		}
+	}
+	return ""
+}
+
+// servicesTime bounds asking compose for the names of its services.
+const servicesTime = time.Minute
+
+func (s *shim) services(args []string) []string {
+	ctx, cancel := context.WithTimeout(context.Background(), servicesTime)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, s.path, args...)
+	cmd.WaitDelay = time.Second
+	out, err := cmd.Output()
+	if err != nil {
+		return nil // compose itself will say what is wrong
+	}
+	return strings.Fields(string(out))
+}
+
+// unit adds to a command line of systemd-run.
+func (s *shim) unit(args []string) []string {
+	k := parseUnit(args)
+	mine := s.c.Slice != "" && k.user == s.c.User
+	if !k.understood || k.elsewhere || !k.user && os.Geteuid() != 0 {
+		return args
+	}
+	var add []string
+	if mine && !k.slice {
+		add = append(add, "--slice="+s.c.Slice)
+	}
+	if !slices.Contains(args, "--scope") { // which runs with our own environment
+		// The manager writes it into the unit: proof of whose it is, whatever it is called.
+		add = append(add, "--setenv=SESSIONBOX_ID="+s.c.ID, "--setenv=SESSIONBOX_COOKIE="+s.c.Cookie)
+	}
+	return append(add, args...)
+}
+
+// crontab runs the real command, and notes which lines it has added.
+func (s *shim) crontab(args []string) int {
+	before := s.table()
+	record := s.dir.path("crontab", engines.Nonce(engines.Proof{}.NewToken())+".json")
+	if err := writeJSON(record, table{Before: before}); err != nil {
+		return fail(exitOwnFailure, fmt.Sprintf("crontab was not started, as it cannot be noted that the session did: %v", err), "free space in the state directory")
+	}
+	cmd := exec.Command(s.path, args...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	err := cmd.Run()
+	if werr := writeJSON(record, table{Added: added(before, s.table()), Done: true}); werr != nil {
+		fmt.Fprintf(os.Stderr, "sessionbox: what was added to the crontab cannot be noted: %v\n", werr)
+	}
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+		if ws, ok := exit.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
+			return 128 + int(ws.Signal())
+		}
+		return exit.ExitCode()
+	}
+	if err != nil {
+		return fail(exitCannotRun, fmt.Sprintf("cannot run %s: %v", s.path, err), "")
+	}
+	return 0
+}
+
+func (s *shim) table() string {
+	var out bytes.Buffer
+	cmd := exec.Command(s.path, "-l")
+	cmd.Stdout = &out
+	if cmd.Run() != nil {
+		return "" // there is none
+	}
+	return out.String()
+}

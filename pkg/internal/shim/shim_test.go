@@ -1,0 +1,297 @@
+package shim
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestParse(t *testing.T) {
+	for line, want := range map[string]string{
+		"docker run -d alpine sleep 5":            "docker run ADD -d alpine sleep 5",
+		"docker create alpine":                    "docker create ADD alpine",
+		"docker container run --rm alpine":        "docker container run ADD --rm alpine",
+		"docker container create alpine":          "docker container create ADD alpine",
+		"docker -H unix:///x.sock run alpine":     "docker -H unix:///x.sock run ADD alpine",
+		"docker -Hunix:///x.sock run alpine":      "docker -Hunix:///x.sock run ADD alpine",
+		"docker --context=far --debug run alpine": "docker --context=far --debug run ADD alpine",
+		"docker --log-level run run alpine":       "docker --log-level run run ADD alpine",
+		"docker -Dl run run alpine":               "docker -Dl run run ADD alpine",
+		"docker ps -a":                            "",
+		"docker exec run sh":                      "",
+		"docker start x":                          "",
+		"docker container ls":                     "",
+		"docker container":                        "",
+		"docker":                                  "",
+		"docker -v":                               "",
+		"docker --new-option run x":               "",
+		"docker --host":                           "",
+		"docker -- run x":                         "",
+		"docker pod create":                       "",
+		"podman pod create --name p":              "podman pod create ADD --name p",
+		"podman --cgroup-manager cgroupfs run x":  "podman --cgroup-manager cgroupfs run ADD x",
+		"podman --root /r --runroot=/rr -r run x": "podman --root /r --runroot=/rr -r run ADD x",
+		"podman compose up":                       "",
+		"nerdctl -n k8s run x":                    "nerdctl -n k8s run ADD x",
+		"nerdctl --address /run/c.sock container create --name run x": "nerdctl --address /run/c.sock container create ADD --name run x",
+	} {
+		words := strings.Fields(line)
+		c := parse(words[0], words[1:])
+		got := ""
+		if c.what != nothing {
+			got = words[0] + " " + strings.Join(c.with(words[1:], "ADD"), " ")
+		}
+		if got != want {
+			t.Errorf("%s:\n got %q\nwant %q", line, got, want)
+		}
+	}
+}
+
+// What says which engine is meant is kept for the close; what names a program is not.
+func TestParseEngine(t *testing.T) {
+	for line, want := range map[string]string{
+		"docker -H unix:///x.sock --config c run a":                     "-H unix:///x.sock --config c",
+		"docker -Dc far run a":                                          "",
+		"docker -cfar run a":                                            "-cfar",
+		"podman --conmon /tmp/evil --runtime /tmp/evil --root /r run a": "--root /r",
+		"podman --hooks-dir=/tmp/evil run a":                            "",
+	} {
+		words := strings.Fields(line)
+		if got := strings.Join(parse(words[0], words[1:]).engine, " "); got != want {
+			t.Errorf("%s: %q, want %q", line, got, want)
+		}
+	}
+	for line, want := range map[string]bool{
+		"podman run --pod p a": true, "podman run --pod=p a": true, "podman run --cgroups=split a": true, "podman run a": false,
+		"docker run --cgroup-parent /x a": true, "podman --cgroup-manager=cgroupfs run a": true,
+	} {
+		words := strings.Fields(line)
+		if got := parse(words[0], words[1:]).ownCgroup; got != want {
+			t.Errorf("%s: the user decides about the cgroup: %t", line, got)
+		}
+	}
+}
+
+func TestParseCompose(t *testing.T) {
+	for line, want := range map[string]string{
+		"up -d":                          "F up -d",
+		"-p x --profile dev up":          "-p x --profile dev F up",
+		"-f a.yaml -f b.yaml run --rm w": "-f a.yaml -f b.yaml F run --rm w",
+		"--file=a.yaml create":           "--file=a.yaml F create",
+		"-f - up":                        "",
+		"down":                           "",
+		"ps":                             "",
+		"":                               "",
+		"--strange up":                   "",
+	} {
+		args := strings.Fields(line)
+		c := parseCompose(args)
+		got := ""
+		if c.makes {
+			got = strings.ReplaceAll(strings.Join(c.with(args, "X"), " "), "-f X", "F")
+		}
+		if got != want {
+			t.Errorf("%s: %q, want %q", line, got, want)
+		}
+	}
+}
+
+func TestFindCompose(t *testing.T) {
+	top := t.TempDir()
+	sub := filepath.Join(top, "a", "b")
+	if err := os.MkdirAll(sub, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	write := func(names ...string) {
+		for _, n := range names {
+			if err := os.WriteFile(filepath.Join(top, n), nil, 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if got := findCompose(sub, "", ""); len(got) != 0 && strings.HasPrefix(got[0], top) {
+		t.Errorf("%q of nothing", got)
+	}
+	write("docker-compose.yml", "docker-compose.override.yml")
+	if got := findCompose(sub, "", ""); !slices.Equal(got, []string{filepath.Join(top, "docker-compose.yml"), filepath.Join(top, "docker-compose.override.yml")}) {
+		t.Errorf("%q", got)
+	}
+	write("compose.yaml")
+	if got := findCompose(top, "", ""); got[0] != filepath.Join(top, "compose.yaml") {
+		t.Errorf("%q", got)
+	}
+	if got := findCompose(top, "x.yml;y.yml", ";"); !slices.Equal(got, []string{"x.yml", "y.yml"}) {
+		t.Errorf("%q of the environment", got)
+	}
+}
+
+func TestOverride(t *testing.T) {
+	got, err := override([]byte("# old\nversion: \"2.4\"\nservices:\n"), []string{"web", `we"ird`}, map[string]string{"sessionbox": "a$b"}, "x.slice")
+	want := "version: \"2.4\"\n" + `services: {"we\"ird":{"labels":{"sessionbox":"a$$b"},"cgroup_parent":"x.slice"},"web":{"labels":{"sessionbox":"a$$b"},"cgroup_parent":"x.slice"}}` + "\n"
+	if err != nil || string(got) != want {
+		t.Errorf("%v:\n got %s\nwant %s", err, got, want)
+	}
+}
+
+func TestUnit(t *testing.T) {
+	in, out := Config{ID: "abcdefghij", Cookie: "c00c1e", Slice: "sessionbox-abcdefghij.slice", User: true}, Config{ID: "abcdefghij", Cookie: "c00c1e"}
+	const slice, marks = "--slice=sessionbox-abcdefghij.slice ", "--setenv=SESSIONBOX_ID=abcdefghij --setenv=SESSIONBOX_COOKIE=c00c1e "
+	for line, want := range map[string]string{
+		"--user sleep 9":                        slice + marks + "--user sleep 9",
+		"--user --scope sleep 9":                slice + "--user --scope sleep 9",
+		"--user --slice=mine.slice sleep 9":     marks + "--user --slice=mine.slice sleep 9",
+		"--user -p Slice=mine.slice sleep":      marks + "--user -p Slice=mine.slice sleep",
+		"--user --on-active=5 -- date -M":       slice + marks + "--user --on-active=5 -- date -M",
+		"--user -M box sleep 9":                 "--user -M box sleep 9",
+		"--user --later-option=x --host h true": "--user --later-option=x --host h true",
+	} {
+		s := shim{name: "systemd-run", c: in}
+		if got := strings.Join(s.unit(strings.Fields(line)), " "); got != want {
+			t.Errorf("%s:\n got %s\nwant %s", line, got, want)
+		}
+	}
+	s := shim{name: "systemd-run", c: out}
+	if got := strings.Join(s.unit([]string{"--user", "true"}), " "); got != marks+"--user true" {
+		t.Errorf("with no slice: %s", got)
+	}
+}
+
+func TestQueues(t *testing.T) {
+	for line, want := range map[string]bool{"now": true, "-f file now": true, "-q a now + 1 minute": true, "-m now": true, "-l": false, "-r 3": false, "-c 3": false, "-V": false, "": true} {
+		if got := queues(strings.Fields(line)); got != want {
+			t.Errorf("at %s: queues %t", line, got)
+		}
+	}
+	for line, want := range map[string]bool{"-": true, "file": true, "-e": true, "-r": true, "-l": false, "": true} {
+		if got := installs(strings.Fields(line)); got != want {
+			t.Errorf("crontab %s: installs %t", line, got)
+		}
+	}
+}
+
+func TestCrontabLines(t *testing.T) {
+	before := "# mine\n1 1 * * * a\n1 1 * * * a\n"
+	after := "# mine\n# his\n1 1 * * * a\n1 1 * * * a\n1 1 * * * a\n2 2 * * * b\n"
+	lines := added(before, after)
+	if !slices.Equal(lines, []string{"1 1 * * * a", "2 2 * * * b"}) {
+		t.Fatalf("added %q", lines)
+	}
+	rest, removed := Without(after, lines)
+	if rest != "# mine\n# his\n1 1 * * * a\n1 1 * * * a\n" || len(removed) != 2 {
+		t.Errorf("without: %q, removed %q", rest, removed)
+	}
+	if rest, removed := Without("3 3 * * * c\n", lines); rest != "3 3 * * * c\n" || removed != nil {
+		t.Errorf("of another's table: %q, %q", rest, removed)
+	}
+}
+
+func TestRefuse(t *testing.T) {
+	if Refuse("at", []string{"now"}, false) != "" || Refuse("at", []string{"-l"}, true) != "" || Refuse("docker", []string{"run", "x"}, true) != "" {
+		t.Error("refused what may be")
+	}
+	if Refuse("at", []string{"now"}, true) == "" || Refuse("crontab", []string{"-"}, true) == "" || Refuse("batch", nil, true) == "" {
+		t.Error("a strict session lets something start later")
+	}
+}
+
+// The next one in the PATH: no other shim, no link to ourselves.
+func TestReal(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	mine, other, linked, there := t.TempDir(), t.TempDir(), t.TempDir(), t.TempDir()
+	place := func(path string) {
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte("#!/bin/sh\n"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	place(filepath.Join(there, "docker"))
+	t.Setenv("PATH", there)
+	d, err := Make(mine, Config{ID: "abcdefghij"}, self)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Lstat(filepath.Join(d.Bin(), "podman")); err == nil {
+		t.Error("a shim for what is not there")
+	}
+	place(filepath.Join(other, "bin", "docker")) // another version of this program
+	place(filepath.Join(other, configName))
+	if err := os.Symlink(self, filepath.Join(linked, "docker")); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", strings.Join([]string{d.Bin(), filepath.Join(other, "bin"), linked, "", there}, ":"))
+	if got, err := real("docker"); err != nil || got != filepath.Join(there, "docker") {
+		t.Errorf("found %q, %v", got, err)
+	}
+	if got, ok := around(); !ok || got != d {
+		t.Errorf("around us is %q", got)
+	}
+	t.Setenv("PATH", d.Bin())
+	if got, err := real("docker"); err == nil {
+		t.Errorf("found %q, which is ourselves", got)
+	}
+}
+
+func TestEnviron(t *testing.T) {
+	self, _ := os.Executable()
+	t.Setenv("PATH", "/nowhere")
+	inner, err := Make(t.TempDir(), Config{}, self)
+	if err != nil {
+		t.Fatal(err)
+	}
+	outer, err := Make(t.TempDir(), Config{}, self)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := Environ([]string{"A=b", "PATH=" + outer.Bin() + ":/usr/bin", EnvDir + "=" + string(outer)}, inner)
+	if want := []string{"A=b", EnvDir + "=" + string(inner), "PATH=" + inner.Bin() + ":/usr/bin"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if got := Environ(got, ""); !slices.Equal(got, []string{"A=b", "PATH=/usr/bin"}) {
+		t.Errorf("without shims: %q", got)
+	}
+	if got := Environ([]string{"A=b"}, ""); !slices.Equal(got, []string{"A=b"}) {
+		t.Errorf("an environment without PATH became %q", got)
+	}
+}
+
+// Nothing of a command line is lost or changes its order, whatever it is.
+func FuzzParse(f *testing.F) {
+	for _, s := range []string{"run x", "-H\x00unix:///x\x00run\x00x", "container\x00run", "compose\x00-f\x00a\x00up", "--host=\x00-DHx\x00pod\x00create", "-\x00--\x00run"} {
+		f.Add("docker", s)
+		f.Add("podman", s)
+	}
+	f.Fuzz(func(t *testing.T, tool, line string) {
+		args := strings.Split(line, "\x00")
+		whole := slices.Clone(args)
+		c := parse(tool, args)
+		if !slices.Equal(args, whole) {
+			t.Fatalf("%q became %q", whole, args)
+		}
+		if c.what == container || c.what == pod {
+			got := c.with(args, "ADD")
+			i := slices.Index(got, "ADD")
+			if i < 1 || len(got) != len(args)+1 || !slices.Equal(slices.Delete(slices.Clone(got), c.at, c.at+1), args) {
+				t.Fatalf("%q became %q", args, got)
+			}
+			switch got[c.at-1] {
+			case "run", "create":
+			default:
+				t.Fatalf("%q: added behind %q", got, got[c.at-1])
+			}
+		}
+		k := parseCompose(args)
+		if k.makes && !slices.Equal(k.with(args), args) {
+			t.Fatalf("%q became %q", args, k.with(args))
+		}
+		parseUnit(args)
+		queues(args)
+		installs(args)
+	})
+}

@@ -1,0 +1,127 @@
+package shim
+
+import (
+	"slices"
+	"strings"
+)
+
+// systemdRun are the options of systemd-run (as of 258) up to the command.
+func systemdRun() options {
+	return options{
+		flags: []string{"help", "h", "version", "user", "system", "scope", "remain-after-exit", "r", "send-sighup", "no-block", "wait", "quiet", "q",
+			"pipe", "P", "pty", "t", "pty-late", "T", "shell", "S", "same-dir", "d", "collect", "G", "slice-inherit", "no-ask-password", "ignore-failure", "verbose", "v"},
+		values: []string{"host", "H", "machine", "M", "capsule", "C", "unit", "u", "property", "p", "description", "slice", "service-type", "uid", "gid", "nice",
+			"working-directory", "setenv", "E", "on-active", "on-boot", "on-startup", "on-unit-active", "on-unit-inactive", "on-calendar", "timer-property",
+			"path-property", "socket-property", "background", "expand-environment", "json", "job-mode", "area", "root-directory", "chdir"},
+	}
+}
+
+// unitCall is a command line of systemd-run, taken apart.
+type unitCall struct {
+	understood bool
+	user       bool // --user
+	elsewhere  bool // on another machine, or nothing that is started
+	slice      bool // the user says where
+}
+
+func parseUnit(args []string) unitCall {
+	var c unitCall
+	_, ok := systemdRun().skip(args, func(name, value string, _ []string) {
+		switch name {
+		case "user":
+			c.user = true
+		case "system":
+			c.user = false
+		case "host", "H", "machine", "M", "capsule", "C", "help", "h", "version":
+			c.elsewhere = true
+		case "slice", "slice-inherit":
+			c.slice = true
+		case "property", "p":
+			c.slice = c.slice || strings.HasPrefix(value, "Slice=")
+		}
+	})
+	// A "--" ends the options, which is no trouble: the command follows.
+	c.understood = ok || slices.Contains(args, "--")
+	return c
+}
+
+// queues says whether a command line of at or batch queues a job, rather than asking
+// for some or removing one.
+func queues(args []string) bool {
+	for _, a := range args {
+		if a == "--" {
+			return true
+		}
+		if len(a) > 1 && a[0] == '-' && strings.ContainsAny(a[1:], "lrdcV") && !strings.HasPrefix(a, "-q") && !strings.HasPrefix(a, "-f") {
+			return false
+		}
+	}
+	return true
+}
+
+// installs says whether a command line of crontab changes the table.
+func installs(args []string) bool {
+	for _, a := range args {
+		if a == "-l" || a == "-T" || a == "-h" || a == "--help" || a == "-V" {
+			return false
+		}
+	}
+	return true
+}
+
+// foreignTable says whether it is about another user's table.
+func foreignTable(args []string) bool {
+	return slices.ContainsFunc(args, func(a string) bool { return strings.HasPrefix(a, "-u") })
+}
+
+// added are the lines that are in the second text and not in the first, each as often
+// as it is there more often.
+func added(before, after string) []string {
+	have := map[string]int{}
+	for line := range strings.Lines(before) {
+		have[strings.TrimRight(line, "\n")]++
+	}
+	var more []string
+	for line := range strings.Lines(after) {
+		line = strings.TrimRight(line, "\n")
+		if have[line] > 0 {
+			have[line]--
+			continue
+		}
+		if t := strings.TrimSpace(line); t != "" && !strings.HasPrefix(t, "#") {
+			more = append(more, line)
+		}
+	}
+	return more
+}
+
+// Without removes lines from a text, each as often as it is given.
+func Without(text string, lines []string) (rest string, removed []string) {
+	drop := map[string]int{}
+	for _, l := range lines {
+		drop[l]++
+	}
+	var b strings.Builder
+	for line := range strings.Lines(text) {
+		if bare := strings.TrimRight(line, "\n"); drop[bare] > 0 {
+			drop[bare]--
+			removed = append(removed, bare)
+			continue
+		}
+		b.WriteString(line)
+	}
+	return b.String(), removed
+}
+
+// Refuse says why a command is not to be used in a strict session, "" if it may be: what
+// at and cron start later, no box holds.
+func Refuse(tool string, args []string, strict bool) string {
+	if !strict {
+		return ""
+	}
+	switch {
+	case (tool == "at" || tool == "batch") && queues(args), tool == "crontab" && installs(args):
+		return tool + " is refused in this session: it would start something when the session is gone (it was opened with --strict)"
+	}
+	return ""
+}

@@ -1,0 +1,487 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/sessionbox/sessionbox/pkg/internal/engines"
+	"github.com/sessionbox/sessionbox/pkg/internal/shim"
+	"github.com/sessionbox/sessionbox/pkg/store"
+)
+
+// What a session has somebody else start never was in its box: containers of an engine,
+// units of a manager, jobs of at and cron. It is found by what its shims put on it, and
+// by the session's secret that proves it. The box does not wait for any of it, nor does
+// the kill of the box.
+
+// Fates of what was started by others, beside those of processes.
+const (
+	FateRemoved = "removed" // it did not run any more, or yet
+	FateSuspect = "suspect" // left alone: it cannot be proven to be the session's
+)
+
+// HiredContainer is a container, or a pod, that a session had an engine start.
+type HiredContainer struct {
+	Engine string `json:"engine"` // docker, podman, nerdctl
+	At     string `json:"at"`     // the engine, for people
+	ID     string `json:"id"`
+	Name   string `json:"name,omitempty"`
+	Image  string `json:"image,omitempty"`
+	Pod    bool   `json:"pod,omitempty"`
+	// By is who asked for it, as its shim saw it: "task 3, bash (4711)".
+	By   string `json:"by,omitempty"`
+	Fate string `json:"fate"` // alive, ended, killed, removed, survived, suspect
+	// Why says why it is a suspect, or has survived.
+	Why string `json:"why,omitempty"`
+}
+
+// UnitInfo is a transient unit of a systemd manager that a session had started.
+type UnitInfo struct {
+	Name    string `json:"name"`
+	Manager string `json:"manager"` // user, system
+	Command string `json:"command,omitempty"`
+	Inside  bool   `json:"inside"` // it is in the session's slice
+	Fate    string `json:"fate"`   // alive, ended, killed, survived, suspect
+	Why     string `json:"why,omitempty"`
+}
+
+// JobInfo is something that a session had at or cron start later.
+type JobInfo struct {
+	Kind string `json:"kind"` // at, cron
+	ID   string `json:"id,omitempty"`
+	Line string `json:"line,omitempty"` // of the crontab
+	Fate string `json:"fate"`           // alive, removed, survived, suspect
+	Why  string `json:"why,omitempty"`
+}
+
+// shimDir is where the shims of a session are, "" if it has none.
+func (m *Manager) shimDir(rec *store.Session) shim.Dir {
+	if !rec.Shims {
+		return ""
+	}
+	return shim.Dir(filepath.Join(m.store.SessionDir(rec.ID), "shims"))
+}
+
+// makeShims makes the shims of a new session, if they are wanted. It is done without
+// where they cannot be made: they let a close find more, and hold nobody.
+func (m *Manager) makeShims(rec *store.Session) {
+	if !rec.Shims {
+		return
+	}
+	helper, err := m.helper()
+	if err == nil {
+		_, err = shim.Make(string(m.shimDir(rec)), shimConfig(rec), helper)
+	}
+	if err != nil {
+		m.log.Warn("the session has no shims for docker and others", "id", rec.ID, "err", err)
+		rec.Shims = false
+	}
+}
+
+// shimConfig is what the shims are told of a session.
+func shimConfig(rec *store.Session) shim.Config {
+	c := shim.Config{ID: rec.ID, Cookie: rec.Cookie}
+	switch rec.Kind {
+	case store.KindSystemd:
+		c.Slice, c.User = rec.Unit, os.Geteuid() != 0
+	case store.KindCgroup:
+		// An engine that makes cgroups itself counts from the place where it sees the tree.
+		if rel, ok := strings.CutPrefix(rec.Path, rec.Mount+"/"); ok && rec.Mount == "/sys/fs/cgroup" && os.Geteuid() == 0 {
+			c.Cgroup = "/" + rel
+		}
+	}
+	return c
+}
+
+// shimEnviron puts the shims into the environment of a command, in place of those of a
+// session around it: what is started through them is to be ours.
+func (s *Session) shimEnviron(env []string) []string {
+	switch dir := s.m.shimDir(&s.rec); {
+	case dir != "":
+		if _, err := dir.Config(); err != nil { // they were lost with the records
+			s.m.makeShims(&s.rec)
+		}
+		return shim.Environ(env, dir)
+	case s.rec.Parent == "": // those of a session that we are not inside of
+		return shim.Environ(env, "")
+	}
+	return env
+}
+
+// shimCommand has a command that was looked up in our own PATH found in the session's.
+func (s *Session) shimCommand(cmd *exec.Cmd) {
+	dir := s.m.shimDir(&s.rec)
+	if dir == "" || len(cmd.Args) == 0 || !slices.Contains(shim.Names(), cmd.Args[0]) {
+		return // with a slash in it, it is meant as it is
+	}
+	link := filepath.Join(dir.Bin(), cmd.Args[0])
+	if _, err := os.Stat(link); err == nil {
+		cmd.Path = link
+	}
+}
+
+// enginesOf are those that a session has called. When the note of that is gone with its
+// records, they are the usual ones.
+func (m *Manager) enginesOf(rec *store.Session) []engines.Engine {
+	dir := m.shimDir(rec)
+	if dir == "" {
+		return nil
+	}
+	all := dir.Engines()
+	if _, err := dir.Config(); err != nil {
+		all = []engines.Engine{{Tool: "docker"}, {Tool: "podman"}}
+		all = slices.DeleteFunc(all, func(e engines.Engine) bool { return !e.There() })
+	}
+	for i := range all {
+		all[i] = all[i].Marked(rec.Cookie)
+	}
+	return all
+}
+
+// held is a container with the engine that has it.
+type held struct {
+	engines.Container
+	engine engines.Engine
+	info   HiredContainer
+	known  bool // it was proven to be the session's
+
+	removed bool
+}
+
+// containersAt asks an engine for the containers of a session, and proves each.
+func (m *Manager) containersAt(ctx context.Context, rec *store.Session, e engines.Engine) ([]*held, error) {
+	found, err := e.List(ctx, rec.ID)
+	if err != nil {
+		return nil, err
+	}
+	all := make([]*held, 0, len(found))
+	for i := range found {
+		h := &held{Container: found[i], engine: e}
+		h.info = hiredContainer(h)
+		if why := m.unproven(ctx, rec, h); why != "" {
+			h.info.Fate, h.info.Why = FateSuspect, why
+		} else {
+			h.known = true
+		}
+		all = append(all, h)
+	}
+	return all, nil
+}
+
+// unproven says why a container with the session's label is not the session's, "" if it
+// is. A label can be written by anybody, the token only by the session; and one token is
+// for one container, or for those that its image did not give it to.
+func (m *Manager) unproven(ctx context.Context, rec *store.Session, h *held) string {
+	token := h.Labels[engines.LabelToken]
+	if !(engines.Proof{Cookie: rec.Cookie}).Made(token) {
+		return "it has the session's label and not its token"
+	}
+	if id := m.shimDir(rec).ContainerID(engines.Nonce(token)); id != "" {
+		if id != h.ID {
+			return "its labels are those of another container"
+		}
+		return ""
+	}
+	if h.Pod {
+		return ""
+	}
+	inherited, err := h.engine.Inherited(ctx, &h.Container)
+	switch {
+	case err != nil:
+		return "it cannot be told whether its labels came with its image: " + err.Error()
+	case inherited:
+		return "its labels came with its image"
+	}
+	return ""
+}
+
+// containers asks all engines that a session has called but those that skip names.
+func (m *Manager) containers(ctx context.Context, rec *store.Session, skip map[string]error) (all []*held, failed map[string]error) {
+	list := without(m.enginesOf(rec), skip)
+	found, errs := make([][]*held, len(list)), make([]error, len(list))
+	var wg sync.WaitGroup
+	for i := range list {
+		wg.Go(func() { found[i], errs[i] = m.containersAt(ctx, rec, list[i]) })
+	}
+	wg.Wait()
+	failed = map[string]error{}
+	for i := range list {
+		if errs[i] != nil {
+			failed[list[i].String()] = errs[i]
+			continue
+		}
+		for _, h := range found[i] { // two ways may lead to one engine
+			if !slices.ContainsFunc(all, func(o *held) bool { return o.ID == h.ID }) {
+				all = append(all, h)
+			}
+		}
+	}
+	for _, c := range conmons(rec) { // of those that were made past the shims
+		if slices.ContainsFunc(all, func(o *held) bool { return o.ID == c.id }) {
+			continue
+		}
+		found, err := c.engine.Get(ctx, c.id)
+		switch {
+		case err == nil && found.ID == c.id:
+			h := &held{Container: found, engine: c.engine, known: true}
+			h.info = hiredContainer(h)
+			all = append(all, h)
+		case err != nil && !errors.Is(err, engines.ErrGone):
+			failed[c.engine.String()] = err
+		}
+	}
+	return all, failed
+}
+
+// without leaves out the engines that did not answer: each would cost its time again.
+func without(list []engines.Engine, skip map[string]error) []engines.Engine {
+	return slices.DeleteFunc(list, func(e engines.Engine) bool { return skip[e.String()] != nil })
+}
+
+func hiredContainer(h *held) HiredContainer {
+	return HiredContainer{Engine: h.engine.Tool, At: h.engine.String(), ID: h.ID, Name: h.Name, Image: h.Image, Pod: h.Pod,
+		By: h.Labels[engines.LabelBy], Fate: fateAlive}
+}
+
+// past gives the containers that were made since the session was opened and that no
+// session has put its label on: suspects, as engines do not say who asked. Asked are those
+// that the session has called, and docker.
+func (m *Manager) past(ctx context.Context, rec *store.Session, skip map[string]error) []HiredContainer {
+	if !rec.Shims {
+		return nil // it did not want to know
+	}
+	list := m.enginesOf(rec)
+	if usual := (engines.Engine{Tool: "docker"}); usual.There() && !slices.ContainsFunc(list, func(e engines.Engine) bool { return e.Socket() == usual.Socket() }) {
+		list = append(list, usual)
+	}
+	seen := map[string]bool{}
+	var all []HiredContainer
+	for _, e := range without(list, skip) {
+		found, err := e.Since(ctx, rec.Created)
+		if err != nil {
+			m.log.Debug("look for what went past the shims", "engine", e, "err", err)
+			continue
+		}
+		for i := range found {
+			if seen[found[i].ID] {
+				continue // two ways may lead to one engine
+			}
+			seen[found[i].ID] = true
+			c := hiredContainer(&held{Container: found[i], engine: e})
+			c.Fate, c.Why = FateSuspect, "it was made since the session was opened, and not through its shims; its engine does not say by whom"
+			all = append(all, c)
+		}
+	}
+	return all
+}
+
+// notAmong leaves out those that are known already.
+func notAmong(all, known []HiredContainer) []HiredContainer {
+	return slices.DeleteFunc(all, func(c HiredContainer) bool {
+		return slices.ContainsFunc(known, func(k HiredContainer) bool { return k.ID == c.ID })
+	})
+}
+
+// hired is what a close does about what others started for the session.
+type hired struct {
+	c  *closing
+	wg sync.WaitGroup
+
+	mu         sync.Mutex
+	containers []*held
+	units      []UnitInfo
+}
+
+// beginHired asks all to end while the processes in the box are asked: nothing waits for it.
+// It ends with ctx.
+func (c *closing) beginHired(ctx context.Context) *hired {
+	h := &hired{c: c}
+	h.units = c.m.unitsOf(&c.rec)
+	h.wg.Go(func() {
+		found, _ := c.m.containers(ctx, &c.rec, nil)
+		h.add(found)
+		grace := c.grace()
+		if grace == 0 {
+			return
+		}
+		for _, k := range found {
+			if k.known && k.Running {
+				h.wg.Go(func() { h.stop(ctx, k, grace) })
+			}
+		}
+	})
+	h.wg.Go(func() { h.endUnits(ctx) })
+	return h
+}
+
+// add takes over what was found, once.
+func (h *hired) add(found []*held) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, f := range found {
+		if !slices.ContainsFunc(h.containers, func(o *held) bool { return o.ID == f.ID }) {
+			h.containers = append(h.containers, f)
+		}
+	}
+}
+
+func (h *hired) stop(ctx context.Context, k *held, grace time.Duration) {
+	killed, err := k.engine.Stop(ctx, &k.Container, grace)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch {
+	case err != nil && !errors.Is(err, engines.ErrGone): // it is killed below
+	case killed:
+		k.info.Fate = FateKilled
+	default:
+		k.info.Fate = FateEnded
+	}
+}
+
+const (
+	// listPasses bounds how often engines are asked for what is left.
+	listPasses = 5
+	// recent is how long before the kill of the box a call to an engine may be under way
+	// still, on the engine's side, and settle how long that is waited for.
+	recent = 10 * time.Second
+	settle = 300 * time.Millisecond
+)
+
+// finish ends what is left when the box is empty: nobody can ask for more now. It says
+// in the receipt what became of everything, and gives an error if something is known to
+// be left.
+func (h *hired) finish(ctx context.Context) error {
+	c := h.c
+	h.wg.Wait() // it is bounded by the grace
+	left, silent := h.removeContainers(ctx)
+	for _, k := range h.containers {
+		c.r.Containers = append(c.r.Containers, k.info)
+	}
+	c.r.Containers = append(c.r.Containers, notAmong(c.m.past(ctx, &c.rec, silent), c.r.Containers)...)
+	left += h.leftUnits(ctx)
+	c.r.Units = append(c.r.Units, h.units...)
+	c.r.Jobs = c.m.endJobs(ctx, &c.rec, false)
+	for _, j := range c.r.Jobs {
+		if j.Fate == FateSurvived {
+			left++
+		}
+	}
+	if left == 0 {
+		return nil
+	}
+	return &Error{Kind: ErrSurvivors, Session: c.name(), Text: fmt.Sprintf("%d of what others started for it could not be ended (containers, units, jobs)", left),
+		Hint: "the receipt names them; close again when the engine or manager answers", Retry: true}
+}
+
+// removeContainers gives how many are known to be left, and which engines did not answer.
+func (h *hired) removeContainers(ctx context.Context) (left int, silent map[string]error) {
+	c := h.c
+	inFlight := time.Since(time.Unix(0, c.m.shimDir(&c.rec).Used())) < recent
+	silent = map[string]error{}
+	for pass := range listPasses {
+		found, failed := c.m.containers(ctx, &c.rec, silent)
+		maps.Copy(silent, failed)
+		h.add(found)
+		again := h.removeAll(ctx, found)
+		if !again && (!inFlight || pass > 0) {
+			break
+		}
+		if !again { // who was killed in the middle of asking may have been heard
+			select {
+			case <-ctx.Done():
+			case <-time.After(settle):
+			}
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(silent)) {
+		c.note("could not ask: " + silent[name].Error())
+	}
+	for _, k := range h.containers {
+		if k.info.Fate == FateSurvived {
+			left++
+		}
+	}
+	return left, silent
+}
+
+// removeAll removes those that are the session's: what an engine has just named, and what
+// it named before and is not known to be gone. It says whether there were any.
+func (h *hired) removeAll(ctx context.Context, found []*held) bool {
+	var wg sync.WaitGroup
+	any := false
+	for _, k := range h.containers { // nobody adds any more
+		if !k.known || k.removed && !slices.ContainsFunc(found, func(f *held) bool { return f.ID == k.ID }) {
+			continue
+		}
+		any = true
+		wg.Go(func() {
+			err := k.engine.Remove(ctx, &k.Container)
+			switch {
+			case err != nil:
+				k.info.Fate, k.info.Why = FateSurvived, err.Error()
+				return
+			case k.info.Fate == FateEnded || k.info.Fate == FateKilled:
+			case k.Running: // now, or until the box was killed
+				k.info.Fate = FateKilled
+			default:
+				k.info.Fate = FateRemoved
+			}
+			k.removed, k.info.Why = true, ""
+		})
+	}
+	wg.Wait()
+	return any
+}
+
+// briefTime and hiredTime bound asking engines for a look at one of many sessions, and at
+// one alone: rootless podman has to be started for it, and does not hurry.
+const (
+	briefTime = 5 * time.Second
+	hiredTime = 30 * time.Second
+)
+
+// inspectHired puts what others run for a session into what is known of it.
+func (m *Manager) inspectHired(i *Info, rec *store.Session, brief bool) {
+	patience := hiredTime
+	if brief {
+		patience = briefTime
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	var problems []string
+	i.Containers, i.Units, i.Jobs, problems = m.lookHired(ctx, rec, !brief)
+	if brief { // of a list of many: what is the session's
+		i.Units = slices.DeleteFunc(i.Units, func(u UnitInfo) bool { return u.Fate == FateSuspect })
+	}
+	i.Problems = append(i.Problems, problems...)
+}
+
+// lookHired says what others run for a session, and changes nothing.
+func (m *Manager) lookHired(ctx context.Context, rec *store.Session, jobs bool) (cs []HiredContainer, us []UnitInfo, js []JobInfo, problems []string) {
+	found, failed := m.containers(ctx, rec, nil)
+	for _, k := range found {
+		cs = append(cs, k.info)
+	}
+	for _, name := range slices.Sorted(maps.Keys(failed)) {
+		problems = append(problems, "could not ask: "+failed[name].Error())
+	}
+	if jobs {
+		cs = append(cs, notAmong(m.past(ctx, rec, failed), cs)...)
+	}
+	if jobs || rec.Shims {
+		us = m.unitsOf(rec)
+	}
+	if jobs {
+		js = m.endJobs(ctx, rec, true)
+	}
+	return cs, us, js, problems
+}

@@ -1,0 +1,149 @@
+package session
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sessionbox/sessionbox/pkg/internal/engines"
+	"github.com/sessionbox/sessionbox/pkg/internal/shim"
+	"github.com/sessionbox/sessionbox/pkg/store"
+)
+
+// jobTime bounds each call of at and crontab.
+const jobTime = 10 * time.Second
+
+// endJobs takes back what the session wanted to be started later, or, in a dry run, says
+// what that is. What at has started already carries the cookie: it is found as a stray.
+func (m *Manager) endJobs(ctx context.Context, rec *store.Session, dry bool) []JobInfo {
+	dir := m.shimDir(rec)
+	if dir == "" {
+		return nil
+	}
+	var all []JobInfo
+	if dir.Jobs() {
+		all = append(all, endAt(ctx, rec.Cookie, dry)...)
+	}
+	return append(all, endCron(ctx, dir, dry)...)
+}
+
+// tool runs a command that is part of the system, by where it is and not by the PATH of
+// whoever closes alone.
+func tool(ctx context.Context, stdin, name string, args ...string) (string, error) {
+	path := ""
+	for _, dir := range engines.Places() {
+		if p, err := exec.LookPath(filepath.Join(dir, name)); err == nil && filepath.IsAbs(p) && !shim.In(dir) {
+			path = p
+			break
+		}
+	}
+	if path == "" {
+		return "", fmt.Errorf("%s: %w", name, exec.ErrNotFound)
+	}
+	ctx, cancel := context.WithTimeout(ctx, jobTime)
+	defer cancel()
+	var out, errs bytes.Buffer
+	cmd := exec.CommandContext(ctx, path, args...)
+	cmd.Env, cmd.WaitDelay = append(plainEnv(), "LC_ALL=C"), time.Second
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(stdin), &out, &errs
+	if err := cmd.Run(); err != nil {
+		return out.String(), fmt.Errorf("%s: %w: %s", name, err, strings.TrimSpace(errs.String()))
+	}
+	return out.String(), nil
+}
+
+// endAt removes the jobs whose environment, which at wrote down with them, has the
+// session's cookie.
+func endAt(ctx context.Context, cookie string, dry bool) []JobInfo {
+	out, err := tool(ctx, "", "atq")
+	if err != nil {
+		return []JobInfo{{Kind: "at", Fate: FateSuspect, Why: "its jobs cannot be listed: " + err.Error()}}
+	}
+	var all []JobInfo
+	for line := range strings.Lines(out) {
+		f := strings.Fields(line) // number, date, queue, user
+		if len(f) < 2 || f[len(f)-2] == "=" {
+			continue // the queue of those that are running: it is a stray
+		}
+		script, err := tool(ctx, "", "at", "-c", f[0])
+		if err != nil || !strings.Contains(script, EnvCookie+"="+cookie+";") {
+			continue
+		}
+		j := JobInfo{Kind: "at", ID: f[0], Line: lastLine(script), Fate: fateAlive}
+		if !dry {
+			j.Fate = FateRemoved
+			if _, err := tool(ctx, "", "atrm", f[0]); err != nil && stillQueued(ctx, f[0]) {
+				j.Fate, j.Why = FateSurvived, err.Error()
+			}
+		}
+		all = append(all, j)
+	}
+	return all
+}
+
+// stillQueued says whether a job is there yet: it may have begun to run.
+func stillQueued(ctx context.Context, id string) bool {
+	out, err := tool(ctx, "", "atq")
+	if err != nil {
+		return true
+	}
+	for line := range strings.Lines(out) {
+		if f := strings.Fields(line); len(f) > 0 && f[0] == id {
+			return !slices.Contains(f, "=")
+		}
+	}
+	return false
+}
+
+// lastLine is what a job of at does: its script begins with the environment.
+func lastLine(script string) string {
+	last := ""
+	for line := range strings.Lines(script) {
+		if t := strings.TrimSpace(line); t != "" && !strings.HasPrefix(t, "marcinDELIMITER") {
+			last = t
+		}
+	}
+	return last
+}
+
+// endCron takes the lines out of the user's table that the session has put into it.
+func endCron(ctx context.Context, dir shim.Dir, dry bool) []JobInfo {
+	table := func() (string, error) { return tool(ctx, "", "crontab", "-l") }
+	lines, unsure := dir.Crontab(table)
+	var all []JobInfo
+	for _, l := range unsure {
+		all = append(all, JobInfo{Kind: "cron", Line: l, Fate: FateSuspect, Why: "it came while the session changed the table, and was cut short"})
+	}
+	if len(lines) == 0 {
+		return all
+	}
+	now, err := table()
+	if err != nil {
+		return all // there is none any more
+	}
+	rest, removed := shim.Without(now, lines)
+	if len(removed) == 0 {
+		return all
+	}
+	fate, why := FateRemoved, ""
+	switch {
+	case dry:
+		fate = fateAlive
+	case strings.TrimSpace(rest) == "":
+		_, err = tool(ctx, "", "crontab", "-r")
+	default:
+		_, err = tool(ctx, rest, "crontab", "-")
+	}
+	if err != nil {
+		fate, why = FateSurvived, err.Error()
+	}
+	for _, l := range removed {
+		all = append(all, JobInfo{Kind: "cron", Line: l, Fate: fate, Why: why})
+	}
+	return all
+}

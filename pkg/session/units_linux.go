@@ -1,0 +1,215 @@
+package session
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sessionbox/sessionbox/pkg/store"
+)
+
+// transientDir is where the manager of this user writes down the transient units that
+// it has: one file each, for as long as it knows them. To read it asks nobody.
+func transientDir() (dir, manager string) {
+	if os.Geteuid() == 0 {
+		return "/run/systemd/transient", "system"
+	}
+	run := os.Getenv("XDG_RUNTIME_DIR")
+	if !filepath.IsAbs(run) {
+		run = fmt.Sprintf("/run/user/%d", os.Geteuid())
+	}
+	return filepath.Join(run, "systemd", "transient"), "user"
+}
+
+// unitsOf finds the transient units that a session has had started: by its cookie in
+// the unit, which the shim put there, or as the unit lies in its slice. Services and
+// timers that have come since it was opened and are nobody's are suspects: systemd does
+// not write down who asked for a unit. Scopes are not: their processes came from
+// somewhere, and carry the cookie if it was the session.
+func (m *Manager) unitsOf(rec *store.Session) []UnitInfo {
+	dir, manager := transientDir()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil
+	}
+	var all []UnitInfo
+	ours := map[string]bool{}
+	for _, e := range entries {
+		name := e.Name()
+		kind := filepath.Ext(name)
+		if !e.Type().IsRegular() || strings.HasPrefix(name, "sessionbox") && ownUnit(name) ||
+			kind != ".service" && kind != ".scope" && kind != ".timer" && kind != ".path" && kind != ".socket" {
+			continue
+		}
+		b, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil {
+			continue // it has ended
+		}
+		text := string(b)
+		slice := setting(text, "Slice")
+		u := UnitInfo{Name: name, Manager: manager, Command: setting(text, "Description"), Fate: fateAlive, Inside: rec.Unit != "" && slice == rec.Unit}
+		switch {
+		case u.Inside && engineScope(name): // a container
+			continue
+		case u.Inside, rec.Cookie != "" && strings.Contains(text, EnvCookie+"="+rec.Cookie):
+			ours[strings.TrimSuffix(name, kind)] = true
+		case kind == ".scope", strings.HasPrefix(slice, "sessionbox-"), strings.Contains(text, EnvCookie+"="):
+			continue // of another session, or a scope
+		default:
+			fi, err := e.Info()
+			if err != nil || fi.ModTime().Before(rec.Created) {
+				continue
+			}
+			u.Fate, u.Why = FateSuspect, "it was started since the session was opened; systemd does not say by whom"
+		}
+		all = append(all, u)
+	}
+	// A timer says nothing of whose it is; the service of its name does.
+	for i := range all {
+		if ours[strings.TrimSuffix(all[i].Name, filepath.Ext(all[i].Name))] {
+			all[i].Fate, all[i].Why = fateAlive, ""
+		}
+	}
+	return all
+}
+
+// unitCarries says whether a transient unit was given a session's cookie by who asked for
+// it, rather than by an environment that the manager has of its own.
+func unitCarries(unit, cookie string) bool {
+	dir, _ := transientDir()
+	b, err := os.ReadFile(filepath.Join(dir, unit))
+	return err == nil && strings.Contains(string(b), EnvCookie+"="+cookie)
+}
+
+// ownUnit says whether a unit is one that we make: a session's, or the guard.
+func ownUnit(name string) bool {
+	return strings.HasSuffix(name, "-main.service") || strings.HasSuffix(name, "-main.scope") || strings.HasSuffix(name, ".slice") || strings.HasPrefix(name, "sessionbox-guard")
+}
+
+// engineScope says whether a scope is a container's.
+func engineScope(name string) bool {
+	for _, p := range []string{"docker-", "libpod-", "nerdctl-", "cri-containerd-", "crio-"} {
+		if strings.HasPrefix(name, p) && strings.HasSuffix(name, ".scope") {
+			return true
+		}
+	}
+	return false
+}
+
+// setting is the value of a setting in a unit file, "" if it has none.
+func setting(text, name string) string {
+	for line := range strings.Lines(text) {
+		if v, ok := strings.CutPrefix(strings.TrimSpace(line), name+"="); ok {
+			return v
+		}
+	}
+	return ""
+}
+
+// endUnits has the manager end the session's units. One that restarts by itself, or
+// waits for its time, is ended by nothing else.
+func (h *hired) endUnits(ctx context.Context) {
+	h.mu.Lock()
+	units := slices.Clone(h.units)
+	h.mu.Unlock()
+	if !slices.ContainsFunc(units, func(u UnitInfo) bool { return u.Fate != FateSuspect }) {
+		return
+	}
+	mgr, err := h.c.m.dial(ctx)
+	if err != nil {
+		return // finish says so, if they are there then
+	}
+	defer mgr.Close()
+	grace := h.c.grace()
+	// Timers first: they would start the service anew.
+	slices.SortStableFunc(units, func(a, b UnitInfo) int { return isService(a.Name) - isService(b.Name) })
+	for i := range units {
+		if units[i].Fate == FateSuspect {
+			continue
+		}
+		killed, err := mgr.End(ctx, units[i].Name, grace)
+		switch {
+		case err != nil:
+			units[i].Why = err.Error()
+		case killed:
+			units[i].Fate = FateKilled
+		default:
+			units[i].Fate = FateEnded
+		}
+	}
+	h.mu.Lock()
+	h.units = units
+	h.mu.Unlock()
+}
+
+func isService(name string) int {
+	if strings.HasSuffix(name, ".service") || strings.HasSuffix(name, ".scope") {
+		return 1
+	}
+	return 0
+}
+
+// leftTime bounds ending what is left of units when the box is empty.
+const leftTime = 15 * time.Second
+
+// leftUnits looks again, ends what has come meanwhile, and gives how many are left.
+func (h *hired) leftUnits(ctx context.Context) int {
+	seen := map[string]int{}
+	for i := range h.units {
+		seen[h.units[i].Name] = i
+	}
+	now := h.c.m.unitsOf(&h.c.rec)
+	still := map[string]bool{}
+	var more []UnitInfo
+	for _, u := range now {
+		still[u.Name] = u.Fate != FateSuspect
+		if i, ok := seen[u.Name]; !ok {
+			h.units = append(h.units, u)
+			more = append(more, u)
+		} else if u.Fate != FateSuspect {
+			h.units[i].Fate = fateAlive
+			more = append(more, h.units[i])
+		}
+	}
+	// A suspect that has ended meanwhile is none.
+	h.units = slices.DeleteFunc(h.units, func(u UnitInfo) bool {
+		_, there := still[u.Name]
+		return u.Fate == FateSuspect && !there
+	})
+	for i := range h.units {
+		if u := &h.units[i]; u.Fate == fateAlive && !still[u.Name] {
+			u.Fate, u.Why = FateKilled, "" // with the box, or by itself
+		}
+	}
+	if !slices.ContainsFunc(more, func(u UnitInfo) bool { return u.Fate != FateSuspect }) {
+		return 0
+	}
+	ctx, cancel := context.WithTimeout(ctx, leftTime)
+	defer cancel()
+	h.endUnits(ctx)
+	now = h.c.m.unitsOf(&h.c.rec)
+	left := 0
+	for i := range h.units {
+		u := &h.units[i]
+		there := slices.ContainsFunc(now, func(n UnitInfo) bool { return n.Name == u.Name && n.Fate != FateSuspect })
+		switch {
+		case u.Fate != fateAlive:
+		case !there:
+			u.Fate, u.Why = FateKilled, ""
+		case u.Inside:
+			// What runs in the slice is dead, and the slice takes the unit with it.
+			u.Fate, u.Why = FateKilled, ""
+		default:
+			u.Fate = FateSurvived
+			if u.Why == "" {
+				u.Why = "the manager does not answer"
+			}
+			left++
+		}
+	}
+	return left
+}

@@ -1,0 +1,16 @@
+//go:build !linux
+
+package session
+
+import (
+	"context"
+
+	"github.com/sessionbox/sessionbox/pkg/store"
+)
+
+// unitsOf: there are no units here.
+func (m *Manager) unitsOf(*store.Session) []UnitInfo { return nil }
+
+func (h *hired) endUnits(context.Context) {}
+
+func (h *hired) leftUnits(context.Context) int { return 0 }
