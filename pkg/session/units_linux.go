@@ -32,6 +32,10 @@ func transientDir() (dir, manager string) {
 // somewhere, and carry the cookie if it was the session.
 func (m *Manager) unitsOf(rec *store.Session) []UnitInfo {
 	dir, manager := transientDir()
+	return unitsIn(dir, manager, rec)
+}
+
+func unitsIn(dir, manager string, rec *store.Session) []UnitInfo {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return nil

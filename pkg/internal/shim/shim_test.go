@@ -295,3 +295,57 @@ func FuzzParse(f *testing.F) {
 		installs(args)
 	})
 }
+
+// What a call has put into the crontab is known, also of one that was killed over it:
+// then it is likely alone, and said so.
+func TestCrontabRecords(t *testing.T) {
+	d := Dir(t.TempDir())
+	if err := os.Mkdir(d.path("crontab"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for name, record := range map[string]table{
+		"a.json": {Added: []string{"5 5 * * * a"}, Done: true},
+		"b.json": {Before: "1 1 * * * mine\n5 5 * * * a\n"},
+	} {
+		if err := writeJSON(d.path("crontab", name), record); err != nil {
+			t.Fatal(err)
+		}
+	}
+	now := "1 1 * * * mine\n5 5 * * * a\n7 7 * * * b\n"
+	lines, unsure := d.Crontab(func() (string, error) { return now, nil })
+	if !slices.Equal(lines, []string{"5 5 * * * a"}) || !slices.Equal(unsure, []string{"7 7 * * * b"}) {
+		t.Errorf("added %q, unsure %q", lines, unsure)
+	}
+	if err := os.WriteFile(d.path("crontab", "c.json"), []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if again, _ := d.Crontab(func() (string, error) { return now, nil }); !slices.Equal(again, lines) {
+		t.Errorf("a broken record changes what is known: %q", again)
+	}
+}
+
+// A full disk or a lost directory: the call is refused, as nothing would find what it starts.
+func TestNotNoted(t *testing.T) {
+	s := shim{name: "docker", path: "/nonexistent/docker", dir: Dir(t.TempDir()), c: Config{ID: "abcdefghij", Cookie: "c"}}
+	if _, code := s.rewrite([]string{"run", "bb"}); code != exitOwnFailure { // there is no directory for engines
+		t.Errorf("exit code %d", code)
+	}
+	if args, code := s.rewrite([]string{"ps"}); code >= 0 || !slices.Equal(args, []string{"ps"}) {
+		t.Errorf("docker ps became %q, %d", args, code)
+	}
+}
+
+func TestContainerID(t *testing.T) {
+	d := Dir(t.TempDir())
+	if err := os.Mkdir(d.path("ids"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(d.path("ids", "00ff"), []byte("container\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for nonce, want := range map[string]string{"00ff": "container", "00fe": "", "": "", "../session.json": ""} {
+		if got := d.ContainerID(nonce); got != want {
+			t.Errorf("the container of %q is %q", nonce, got)
+		}
+	}
+}
