@@ -114,7 +114,9 @@ func TestContainers(t *testing.T) {
 	t.Cleanup(func() { e.run("crontab", "-r") })
 	user := strings.Join(userFlag(), " ")
 	id := r.open("containers", "--shims")
-	// Each by itself, as an emulated guest takes its time.
+	// An emulated guest takes ten seconds for each call of an engine: what does not depend on
+	// the kernel is left to the namespaced host.
+	whole := tierName() != "vm"
 	for _, line := range []string{
 		`docker run -d --name plain --network none bb sleep 600`,
 		`docker run -d --name deaf --restart=always --network none bb sh -c 'trap "" TERM; while :; do sleep 1; done'`,
@@ -133,10 +135,13 @@ func TestContainers(t *testing.T) {
 		`"$SESSIONBOX_BIN" open --shims --name inner`,
 		`"$SESSIONBOX_BIN" exec inner -- docker run -d --name nested --network none bb sleep 600`,
 	} {
+		if !whole && slices.ContainsFunc([]string{"made", "compose", "inner"}, func(w string) bool { return strings.Contains(line, w) }) {
+			continue
+		}
 		r.exec(id, "bash", "-c", "cd "+r.home+" && "+line).must(t, 0, line)
 	}
 	t.Cleanup(func() { e.run(append(append([]string{"systemctl"}, userFlag()...), "stop", "sbx-past.service")...) })
-	composed := e.command("docker", "compose", "version").Run() == nil
+	composed := whole && e.command("docker", "compose", "version").Run() == nil
 	box := r.inspect(id).Box.Path
 	pid := e.must(placing(), "inspect", "-f", "{{.State.Pid}}", map[string]string{"docker": "plain", "podman": "pplain"}[placing()])
 	cg, err := os.ReadFile(filepath.Join("/proc", pid, "cgroup"))
@@ -150,7 +155,10 @@ func TestContainers(t *testing.T) {
 	proven := strings.Contains(string(env), session.EnvCookie+"=")
 
 	receipt := r.closed(id, "--grace", "2s")
-	want := map[string]string{"plain": "ended", "deaf": "killed", "made": "removed", "pplain": "ended", "ppast": "ended", "past": session.FateSuspect}
+	want := map[string]string{"plain": "ended", "deaf": "killed", "pplain": "ended", "ppast": "ended", "past": session.FateSuspect}
+	if whole {
+		want["made"] = session.FateRemoved
+	}
 	podmans := []string{"canary"}
 	if !proven {
 		want["ppast"], podmans = session.FateSuspect, []string{"canary", "ppast"}
@@ -169,7 +177,7 @@ func TestContainers(t *testing.T) {
 			t.Errorf("%s: %+v, want %s", name, receipt.Containers[i], fate)
 		}
 	}
-	if len(receipt.Nested) != 1 || len(receipt.Nested[0].Containers) == 0 || receipt.Nested[0].Containers[0].Name != "nested" {
+	if whole && (len(receipt.Nested) != 1 || len(receipt.Nested[0].Containers) == 0 || receipt.Nested[0].Containers[0].Name != "nested") {
 		t.Errorf("the receipt of the session inside: %+v", receipt.Nested)
 	}
 	if got := e.names("docker"); !slices.Equal(got, []string{"canary", "past"}) {

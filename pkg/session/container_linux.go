@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -505,7 +506,12 @@ func (m *Manager) deleteContainer(ctx context.Context, rec *store.Session, box B
 	cmd := exec.CommandContext(ctx, helper, args...)
 	cmd.Env = append(plainEnv(), sessionEnv(rec)...)
 	cmd.Dir = "/"
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	// It ends with us: the runtime makes its directory when it begins, and would do so
+	// after another closer has removed the session. The signal comes with the end of the
+	// thread, so this one stays.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: unix.SIGKILL}
 	var said bytes.Buffer
 	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = &said, &said, drainTime
 	if err := cmd.Run(); err != nil {
