@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
 	"testing"
 	"time"
 
@@ -22,11 +21,7 @@ const ociTimeout = 5 * time.Minute
 func TestSystemdOCI(t *testing.T) {
 	ctx := need(t, "systemd", hosts.CheckSystemd)
 	s := buildSuite(t)
-	root, err := hosts.OpenVariant(ctx, generation(), hosts.Variant{Name: "oci", Packages: []string{"crun", "runc", "busybox-static"}}, os.Stderr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer root.Close()
+	root := openContainers(ctx, t, hosts.Trixie)
 	for route, tests := range map[hosts.Route][]string{hosts.AsRoot: ociTests, hosts.Manager: ociTests, hosts.SSH: {"TestOCISession", "TestSpec"}} {
 		t.Run(string(route), func(t *testing.T) {
 			h := boot(ctx, t, root, hosts.Options{Files: s.files, Linger: route == hosts.Manager})
