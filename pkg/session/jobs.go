@@ -32,18 +32,22 @@ func (m *Manager) endJobs(ctx context.Context, rec *store.Session, dry bool) []J
 	return append(all, endCron(ctx, dir, dry)...)
 }
 
-// tool runs a command that is part of the system, by where it is and not by the PATH of
-// whoever closes alone.
-func tool(ctx context.Context, stdin, name string, args ...string) (string, error) {
-	path := ""
+// toolPath finds a command that is part of the system, by where it is and not by the PATH
+// of whoever closes alone.
+func toolPath(name string) (string, error) {
 	for _, dir := range engines.Places() {
 		if p, err := exec.LookPath(filepath.Join(dir, name)); err == nil && filepath.IsAbs(p) && !shim.In(dir) {
-			path = p
-			break
+			return p, nil
 		}
 	}
-	if path == "" {
-		return "", fmt.Errorf("%s: %w", name, exec.ErrNotFound)
+	return "", fmt.Errorf("%s: %w", name, exec.ErrNotFound)
+}
+
+// tool runs such a command.
+func tool(ctx context.Context, stdin, name string, args ...string) (string, error) {
+	path, err := toolPath(name)
+	if err != nil {
+		return "", err
 	}
 	ctx, cancel := context.WithTimeout(ctx, jobTime)
 	defer cancel()
@@ -111,22 +115,28 @@ func lastLine(script string) string {
 	return last
 }
 
-// endCron takes the lines out of the user's table that the session has put into it.
+// endCron takes the lines out of the user's table that are proven to be the session's.
 func endCron(ctx context.Context, dir shim.Dir, dry bool) []JobInfo {
-	table := func() (string, error) { return tool(ctx, "", "crontab", "-l") }
-	lines, unsure := dir.Crontab(table)
+	if !dir.Changed() {
+		return nil
+	}
+	cannot := func(err error) []JobInfo {
+		return []JobInfo{{Kind: "cron", Fate: FateSurvived, Why: "the table cannot be read: " + err.Error()}}
+	}
+	path, err := toolPath("crontab")
+	if err != nil {
+		return cannot(err)
+	}
+	now, err := shim.Table(ctx, path, plainEnv())
+	if err != nil {
+		return cannot(err)
+	}
+	own, unsure := dir.Crontab(now)
 	var all []JobInfo
 	for _, l := range unsure {
-		all = append(all, JobInfo{Kind: "cron", Line: l, Fate: FateSuspect, Why: "it came while the session changed the table, and was cut short"})
+		all = append(all, JobInfo{Kind: "cron", Line: l, Fate: FateSuspect, Why: "it came while the session changed the table, which does not prove whose it is"})
 	}
-	if len(lines) == 0 {
-		return all
-	}
-	now, err := table()
-	if err != nil {
-		return all // there is none any more
-	}
-	rest, removed := shim.Without(now, lines)
+	rest, removed := shim.Without(now, own)
 	if len(removed) == 0 {
 		return all
 	}

@@ -43,7 +43,7 @@ type Config struct {
 //	engines/       one file for each that was called
 //	ids/TOKEN      the id of the container of one call
 //	compose-*.yaml what was added to compose files
-//	jobs           there if at was called        crontab/      what was added to the table
+//	jobs           there if at was called        crontab/      what was done to the table, one file for each call
 type Dir string
 
 func (d Dir) path(parts ...string) string {
@@ -140,33 +140,6 @@ func (d Dir) ContainerID(nonce string) string {
 func (d Dir) Jobs() bool {
 	_, err := os.Stat(d.path("jobs"))
 	return err == nil
-}
-
-// table is what a call did to the user's crontab.
-type table struct {
-	Before string   `json:"before"`
-	Added  []string `json:"added"`
-	// Done: what was added is known. Else the caller was killed meanwhile.
-	Done bool `json:"done"`
-}
-
-// Crontab gives the lines that the session has put into the user's table; unsure are
-// those of which that is likely alone: the shim was killed.
-func (d Dir) Crontab(now func() (string, error)) (lines, unsure []string) {
-	for _, path := range d.glob("crontab", "*.json") {
-		var t table
-		if readJSON(path, &t) != nil {
-			continue
-		}
-		if t.Done {
-			lines = append(lines, t.Added...)
-			continue
-		}
-		if text, err := now(); err == nil {
-			unsure = append(unsure, added(t.Before, text)...)
-		}
-	}
-	return lines, slices.DeleteFunc(unsure, func(l string) bool { return slices.Contains(lines, l) })
 }
 
 func (d Dir) glob(sub, pattern string) []string {

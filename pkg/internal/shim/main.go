@@ -1,9 +1,7 @@
 package shim
 
 import (
-	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -312,39 +310,4 @@ func (s *shim) unit(args []string) []string {
 		add = append(add, "--setenv=SESSIONBOX_ID="+s.c.ID, "--setenv=SESSIONBOX_COOKIE="+s.c.Cookie)
 	}
 	return append(add, args...)
-}
-
-// crontab runs the real command, and notes which lines it has added.
-func (s *shim) crontab(args []string) int {
-	before := s.table()
-	record := s.dir.path("crontab", engines.Nonce(engines.Proof{}.NewToken())+".json")
-	if err := writeJSON(record, table{Before: before}); err != nil {
-		return fail(exitOwnFailure, fmt.Sprintf("crontab was not started, as it cannot be noted that the session did: %v", err), "free space in the state directory")
-	}
-	cmd := exec.Command(s.path, args...)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	err := cmd.Run()
-	if werr := writeJSON(record, table{Added: added(before, s.table()), Done: true}); werr != nil {
-		fmt.Fprintf(os.Stderr, "sessionbox: what was added to the crontab cannot be noted: %v\n", werr)
-	}
-	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
-		if ws, ok := exit.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
-			return 128 + int(ws.Signal())
-		}
-		return exit.ExitCode()
-	}
-	if err != nil {
-		return fail(exitCannotRun, fmt.Sprintf("cannot run %s: %v", s.path, err), "")
-	}
-	return 0
-}
-
-func (s *shim) table() string {
-	var out bytes.Buffer
-	cmd := exec.Command(s.path, "-l")
-	cmd.Stdout = &out
-	if cmd.Run() != nil {
-		return "" // there is none
-	}
-	return out.String()
 }

@@ -303,24 +303,39 @@ func TestCrontabRecords(t *testing.T) {
 	if err := os.Mkdir(d.path("crontab"), 0o700); err != nil {
 		t.Fatal(err)
 	}
+	const mine, a, b = "1 1 * * * mine\n", "5 5 * * * a\n", "7 7 * * * b\n"
 	for name, record := range map[string]table{
-		"a.json": {Added: []string{"5 5 * * * a"}, Done: true},
-		"b.json": {Before: "1 1 * * * mine\n5 5 * * * a\n"},
+		"000000.json": {Before: mine, After: mine + a, Done: true, Proven: true},
+		"000001.json": {Before: mine + a},
 	} {
 		if err := writeJSON(d.path("crontab", name), record); err != nil {
 			t.Fatal(err)
 		}
 	}
-	now := "1 1 * * * mine\n5 5 * * * a\n7 7 * * * b\n"
-	lines, unsure := d.Crontab(func() (string, error) { return now, nil })
-	if !slices.Equal(lines, []string{"5 5 * * * a"}) || !slices.Equal(unsure, []string{"7 7 * * * b"}) {
-		t.Errorf("added %q, unsure %q", lines, unsure)
-	}
-	if err := os.WriteFile(d.path("crontab", "c.json"), []byte("{"), 0o600); err != nil {
+	if err := os.WriteFile(d.path("crontab", "000002.json"), nil, 0o600); err != nil { // killed before it did anything
 		t.Fatal(err)
 	}
-	if again, _ := d.Crontab(func() (string, error) { return now, nil }); !slices.Equal(again, lines) {
-		t.Errorf("a broken record changes what is known: %q", again)
+	own, unsure := d.Crontab(mine + a + b)
+	if !slices.Equal(own, []string{"5 5 * * * a"}) || !slices.Equal(unsure, []string{"7 7 * * * b"}) {
+		t.Errorf("own %q, unsure %q", own, unsure)
+	}
+	if own, unsure := d.Crontab(mine); own != nil || len(unsure) > 0 {
+		t.Errorf("of what is not there any more: own %q, unsure %q", own, unsure)
+	}
+}
+
+func TestNoTable(t *testing.T) {
+	for text, want := range map[string]bool{
+		"no crontab for root":                                    true, // Debian, cronie
+		"crontab: no crontab for me":                             true, // macOS
+		"crontab: can't open 'root': No such file or directory":  true, // busybox
+		"crontab: can't open 'root': Permission denied":          false,
+		"You (me) are not allowed to use this program (crontab)": false,
+		"": false,
+	} {
+		if noTable(text) != want {
+			t.Errorf("%q says that there is no table: %t", text, !want)
+		}
 	}
 }
 

@@ -74,45 +74,6 @@ func foreignTable(args []string) bool {
 	return slices.ContainsFunc(args, func(a string) bool { return strings.HasPrefix(a, "-u") })
 }
 
-// added are the lines that are in the second text and not in the first, each as often
-// as it is there more often.
-func added(before, after string) []string {
-	have := map[string]int{}
-	for line := range strings.Lines(before) {
-		have[strings.TrimRight(line, "\n")]++
-	}
-	var more []string
-	for line := range strings.Lines(after) {
-		line = strings.TrimRight(line, "\n")
-		if have[line] > 0 {
-			have[line]--
-			continue
-		}
-		if t := strings.TrimSpace(line); t != "" && !strings.HasPrefix(t, "#") {
-			more = append(more, line)
-		}
-	}
-	return more
-}
-
-// Without removes lines from a text, each as often as it is given.
-func Without(text string, lines []string) (rest string, removed []string) {
-	drop := map[string]int{}
-	for _, l := range lines {
-		drop[l]++
-	}
-	var b strings.Builder
-	for line := range strings.Lines(text) {
-		if bare := strings.TrimRight(line, "\n"); drop[bare] > 0 {
-			drop[bare]--
-			removed = append(removed, bare)
-			continue
-		}
-		b.WriteString(line)
-	}
-	return b.String(), removed
-}
-
 // Refuse says why a command is not to be used in a strict session, "" if it may be: what
 // at and cron start later, no box holds.
 func Refuse(tool string, args []string, strict bool) string {

@@ -1,0 +1,185 @@
+package session
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/sessionbox/sessionbox/pkg/internal/shim"
+)
+
+// cron is a user's crontab: a command in the PATH that keeps the table in a file, and
+// fails as the file "fail" says, once for each line of it.
+type cron struct {
+	t    *testing.T
+	home string
+	dir  shim.Dir
+}
+
+func newCron(t *testing.T, table string) *cron {
+	t.Helper()
+	c := &cron{t: t, home: t.TempDir()}
+	script := `#!/bin/sh
+cd "` + c.home + `"
+if [ -s fail ]; then sed -i 1d fail; echo "fork: Cannot allocate memory" >&2; exit 1; fi
+case "$1" in
+-l) [ -e table ] || { echo "no crontab for root" >&2; exit 1; }; cat table; [ ! -e after-list ] || sh ./after-list;;
+-r) rm table;;
+-e) cat edit >>table;;
+-) cat >new.$$ && mv new.$$ table;;
+*) exit 1;;
+esac
+`
+	c.write("bin/crontab", script)
+	if err := os.Chmod(filepath.Join(c.home, "bin/crontab"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", filepath.Join(c.home, "bin")+":/usr/bin:/bin")
+	d, err := shim.Make(filepath.Join(c.home, "sessions/abcdefghij/shims"), shim.Config{ID: "abcdefghij"}, "/proc/self/exe")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.dir = d
+	if table != "" {
+		c.write("table", table)
+	}
+	return c
+}
+
+func (c *cron) write(name, text string) {
+	c.t.Helper()
+	path := filepath.Join(c.home, name)
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		c.t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+func (c *cron) table() string {
+	b, err := os.ReadFile(filepath.Join(c.home, "table"))
+	if err != nil {
+		return ""
+	}
+	return string(b)
+}
+
+// session runs a line of shell as a command of the session does.
+func (c *cron) session(line string) (string, error) {
+	self, err := os.Executable()
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	link := filepath.Join(c.dir.Bin(), "crontab")
+	os.Remove(link)
+	if err := os.Symlink(self, link); err != nil {
+		c.t.Fatal(err)
+	}
+	cmd := exec.Command("sh", "-c", line)
+	cmd.Dir = c.home
+	cmd.Env = shim.Environ(os.Environ(), c.dir)
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+func (c *cron) must(line string) {
+	c.t.Helper()
+	if out, err := c.session(line); err != nil {
+		c.t.Fatalf("%s: %v: %s", line, err, out)
+	}
+}
+
+// closed closes, and gives the fate of each line.
+func (c *cron) closed() map[string]string {
+	fates := map[string]string{}
+	for _, j := range endCron(context.Background(), c.dir, false) {
+		fates[j.Line] = j.Fate
+	}
+	return fates
+}
+
+// TestCrontab: of the user's table a close takes the lines that the session's calls have
+// added, and no other, whatever came between.
+func TestCrontab(t *testing.T) {
+	const backup, own = "30 5 * * * my-backup", "1 1 * * * of-session"
+	for name, c := range map[string]struct {
+		before string
+		calls  []string // what begins with "user " is done past the session
+		after  string
+		fates  map[string]string
+	}{
+		"added":             {backup, []string{`(crontab -l; echo "` + own + `") | crontab -`}, backup, map[string]string{own: FateRemoved}},
+		"by a file":         {"", []string{`echo "` + own + `" >f; cp bin/crontab keep; sed -i 's/^\*) exit 1/*) cp "$1" table/' bin/crontab; crontab f`}, "", map[string]string{own: FateRemoved}},
+		"no table":          {"", []string{`echo "` + own + `" | crontab -`}, "", map[string]string{own: FateRemoved}},
+		"edited meanwhile":  {backup, []string{`echo "0 9 * * 1 users-new" >edit; crontab -e`}, backup + "\n0 9 * * 1 users-new", map[string]string{"0 9 * * 1 users-new": FateSuspect}},
+		"line changed":      {backup, []string{`crontab -l | sed 's/30 5/30 6/' | crontab -`}, "30 6 * * * my-backup", map[string]string{"30 6 * * * my-backup": FateSuspect}},
+		"changed in two":    {backup, []string{`crontab -l >f; crontab -r`, `sed 's/30 5/30 6/' f | crontab -`}, "30 6 * * * my-backup", map[string]string{"30 6 * * * my-backup": FateSuspect}},
+		"put back":          {backup, []string{`crontab -l >f; crontab -r; (cat f; echo "` + own + `") | crontab -`}, backup, map[string]string{own: FateRemoved}},
+		"taken back":        {backup, []string{`(crontab -l; echo "` + own + `") | crontab -`, `crontab -l | grep -v of-session | crontab -`, `user echo "` + own + `" >>table`}, backup + "\n" + own, nil},
+		"own line replaced": {backup, []string{`(crontab -l; echo "` + own + `") | crontab -`, `crontab -l | sed 's/1 1/2 2/' | crontab -`}, backup, map[string]string{"2 2 * * * of-session": FateRemoved}},
+		"removed by user":   {backup, []string{`(crontab -l; echo "` + own + `") | crontab -`, `user sed -i '$d' table`, `crontab -l | crontab -`, `user echo "` + own + `" >>table`}, backup + "\n" + own, nil},
+		"user's beside":     {backup, []string{`(crontab -l; echo "` + own + `") | crontab -`, `user echo "7 7 * * * users-new" >>table`}, backup + "\n7 7 * * * users-new", map[string]string{own: FateRemoved}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			before := c.before
+			if before != "" {
+				before += "\n"
+			}
+			r := newCron(t, before)
+			for _, line := range c.calls {
+				if user, ok := strings.CutPrefix(line, "user "); ok {
+					cmd := exec.Command("sh", "-c", user)
+					cmd.Dir = r.home
+					if out, err := cmd.CombinedOutput(); err != nil {
+						t.Fatalf("%s: %v: %s", user, err, out)
+					}
+					continue
+				}
+				r.must(line)
+			}
+			fates := r.closed()
+			if got := strings.TrimSpace(r.table()); got != c.after {
+				t.Errorf("the table is %q, want %q", got, c.after)
+			}
+			if len(fates) != len(c.fates) {
+				t.Errorf("fates %v, want %v", fates, c.fates)
+			}
+			for l, want := range c.fates {
+				if fates[l] != want {
+					t.Errorf("fates %v, want %v", fates, c.fates)
+				}
+			}
+		})
+	}
+}
+
+// TestCrontabUnread: a table that cannot be read is not an empty one: before a call, it is
+// not made; at the close, nothing is done, and what is left is told.
+func TestCrontabUnread(t *testing.T) {
+	const backup = "30 5 * * * my-backup\n"
+	r := newCron(t, backup)
+	r.write("fail", "once\n")
+	out, err := r.session(`printf '30 5 * * * my-backup\n1 1 * * * own\n' | crontab -`)
+	if err == nil || !strings.Contains(out, "Cannot allocate memory") || !strings.Contains(out, "hint") {
+		t.Errorf("the call with a table that cannot be read: %v: %s", err, out)
+	}
+	if fates := r.closed(); len(fates) > 0 || r.table() != backup {
+		t.Errorf("fates %v, table %q", fates, r.table())
+	}
+	r.must(`(crontab -l; echo '1 1 * * * own') | crontab -`)
+	r.write("fail", "once\n")
+	if fates := r.closed(); fates[""] != FateSurvived || r.table() != backup+"1 1 * * * own\n" {
+		t.Errorf("at a close that cannot read it: fates %v, table %q", fates, r.table())
+	}
+	if fates := r.closed(); fates["1 1 * * * own"] != FateRemoved || r.table() != backup {
+		t.Errorf("at the next: fates %v, table %q", fates, r.table())
+	}
+	if all := endCron(context.Background(), r.dir, false); !slices.Equal(all, nil) {
+		t.Errorf("and once more: %+v", all)
+	}
+}
