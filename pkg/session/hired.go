@@ -79,7 +79,7 @@ func (m *Manager) makeShims(rec *store.Session) {
 	}
 	helper, err := m.helper()
 	if err == nil {
-		_, err = shim.Make(string(m.shimDir(rec)), shimConfig(rec), helper)
+		_, err = shim.Make(string(m.shimDir(rec)), m.shimConfig(rec), helper)
 	}
 	if err != nil {
 		m.log.Warn("the session has no shims for docker and others", "id", rec.ID, "err", err)
@@ -88,8 +88,8 @@ func (m *Manager) makeShims(rec *store.Session) {
 }
 
 // shimConfig is what the shims are told of a session.
-func shimConfig(rec *store.Session) shim.Config {
-	c := shim.Config{ID: rec.ID, Cookie: rec.Cookie}
+func (m *Manager) shimConfig(rec *store.Session) shim.Config {
+	c := shim.Config{ID: rec.ID, Cookie: rec.Cookie, TableLock: m.tableLock()}
 	switch rec.Kind {
 	case store.KindSystemd:
 		c.Slice, c.User = rec.Unit, os.Geteuid() != 0

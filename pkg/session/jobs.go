@@ -3,6 +3,7 @@ package session
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os/exec"
 	"path/filepath"
@@ -29,7 +30,7 @@ func (m *Manager) endJobs(ctx context.Context, rec *store.Session, dry bool) []J
 	if dir.Jobs() {
 		all = append(all, endAt(ctx, rec.Cookie, dry)...)
 	}
-	return append(all, endCron(ctx, dir, dry)...)
+	return append(all, endCron(ctx, dir, m.tableLock(), dry)...)
 }
 
 // toolPath finds a command that is part of the system, by where it is and not by the PATH
@@ -115,45 +116,74 @@ func lastLine(script string) string {
 	return last
 }
 
+// tableLock is held by whoever changes this user's crontab.
+func (m *Manager) tableLock() string { return filepath.Join(m.store.StateDir(), "crontab.lock") }
+
 // endCron takes the lines out of the user's table that are proven to be the session's.
-func endCron(ctx context.Context, dir shim.Dir, dry bool) []JobInfo {
+func endCron(ctx context.Context, dir shim.Dir, lock string, dry bool) []JobInfo {
 	if !dir.Changed() {
 		return nil
 	}
-	cannot := func(err error) []JobInfo {
-		return []JobInfo{{Kind: "cron", Fate: FateSurvived, Why: "the table cannot be read: " + err.Error()}}
+	left := func(why string, err error) []JobInfo {
+		return []JobInfo{{Kind: "cron", Fate: FateSurvived, Why: why + ": " + err.Error()}}
 	}
 	path, err := toolPath("crontab")
 	if err != nil {
-		return cannot(err)
+		return left("the table cannot be read", err)
+	}
+	if !dry {
+		wait, cancel := context.WithTimeout(ctx, jobTime)
+		unlock, err := shim.LockTable(wait, lock)
+		cancel()
+		if err != nil {
+			return left("the table cannot be changed", err)
+		}
+		defer unlock()
 	}
 	now, err := shim.Table(ctx, path, plainEnv())
 	if err != nil {
-		return cannot(err)
+		return left("the table cannot be read", err)
 	}
 	own, unsure := dir.Crontab(now)
 	var all []JobInfo
 	for _, l := range unsure {
 		all = append(all, JobInfo{Kind: "cron", Line: l, Fate: FateSuspect, Why: "it came while the session changed the table, which does not prove whose it is"})
 	}
-	rest, removed := shim.Without(now, own)
-	if len(removed) == 0 {
-		return all
+	fate, why := fateAlive, ""
+	if !dry && len(own) > 0 {
+		fate = FateRemoved
+		if err := takeOut(ctx, dir, path, now, own); err != nil {
+			fate, why = FateSurvived, err.Error()
+		}
 	}
-	fate, why := FateRemoved, ""
-	switch {
-	case dry:
-		fate = fateAlive
-	case strings.TrimSpace(rest) == "":
-		_, err = tool(ctx, "", "crontab", "-r")
-	default:
-		_, err = tool(ctx, rest, "crontab", "-")
-	}
-	if err != nil {
-		fate, why = FateSurvived, err.Error()
-	}
-	for _, l := range removed {
+	for _, l := range own {
 		all = append(all, JobInfo{Kind: "cron", Line: l, Fate: fate, Why: why})
 	}
 	return all
+}
+
+// tableTries is how often a table is written that somebody else writes, too.
+const tableTries = 5
+
+// takeOut takes the session's lines out of the table, which is now, and reads it again: who
+// does not know of our lock may have written it meanwhile.
+func takeOut(ctx context.Context, dir shim.Dir, crontab, now string, own []string) error {
+	for range tableTries {
+		rest, _ := shim.Without(now, own)
+		args := []string{"-"}
+		if strings.TrimSpace(rest) == "" {
+			args = []string{"-r"}
+		}
+		if _, err := tool(ctx, rest, "crontab", args...); err != nil {
+			return err
+		}
+		var err error
+		if now, err = shim.Table(ctx, crontab, plainEnv()); err != nil {
+			return err
+		}
+		if own, _ = dir.Crontab(now); len(own) == 0 {
+			return nil
+		}
+	}
+	return errors.New("somebody else writes the table, and puts the lines back")
 }

@@ -2,11 +2,13 @@ package session
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/sessionbox/sessionbox/pkg/internal/shim"
@@ -27,8 +29,8 @@ func newCron(t *testing.T, table string) *cron {
 cd "` + c.home + `"
 if [ -s fail ]; then sed -i 1d fail; echo "fork: Cannot allocate memory" >&2; exit 1; fi
 case "$1" in
--l) [ -e table ] || { echo "no crontab for root" >&2; exit 1; }; cat table; [ ! -e after-list ] || sh ./after-list;;
--r) rm table;;
+-l) [ -e table ] || { echo "no crontab for root" >&2; exit 1; }; cat table;;
+-r) rm table; [ ! -e after-write ] || sh ./after-write;;
 -e) cat edit >>table;;
 -) cat >new.$$ && mv new.$$ table;;
 *) exit 1;;
@@ -39,7 +41,7 @@ esac
 		t.Fatal(err)
 	}
 	t.Setenv("PATH", filepath.Join(c.home, "bin")+":/usr/bin:/bin")
-	d, err := shim.Make(filepath.Join(c.home, "sessions/abcdefghij/shims"), shim.Config{ID: "abcdefghij"}, "/proc/self/exe")
+	d, err := shim.Make(filepath.Join(c.home, "sessions/abcdefghij/shims"), shim.Config{ID: "abcdefghij", TableLock: c.lock()}, "/proc/self/exe")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,6 +62,8 @@ func (c *cron) write(name, text string) {
 		c.t.Fatal(err)
 	}
 }
+
+func (c *cron) lock() string { return filepath.Join(c.home, "crontab.lock") }
 
 func (c *cron) table() string {
 	b, err := os.ReadFile(filepath.Join(c.home, "table"))
@@ -97,7 +101,7 @@ func (c *cron) must(line string) {
 // closed closes, and gives the fate of each line.
 func (c *cron) closed() map[string]string {
 	fates := map[string]string{}
-	for _, j := range endCron(context.Background(), c.dir, false) {
+	for _, j := range endCron(context.Background(), c.dir, c.lock(), false) {
 		fates[j.Line] = j.Fate
 	}
 	return fates
@@ -179,7 +183,75 @@ func TestCrontabUnread(t *testing.T) {
 	if fates := r.closed(); fates["1 1 * * * own"] != FateRemoved || r.table() != backup {
 		t.Errorf("at the next: fates %v, table %q", fates, r.table())
 	}
-	if all := endCron(context.Background(), r.dir, false); !slices.Equal(all, nil) {
+	if all := endCron(context.Background(), r.dir, r.lock(), false); !slices.Equal(all, nil) {
 		t.Errorf("and once more: %+v", all)
+	}
+}
+
+// TestCrontabTwoCloses: of two closes at once each takes out its own lines alone, and says
+// so; a call of another session waits.
+func TestCrontabTwoCloses(t *testing.T) {
+	const backup = "30 5 * * * my-backup\n"
+	r := newCron(t, backup)
+	dirs := []shim.Dir{r.dir}
+	for _, name := range []string{"b", "c", "d"} {
+		d, err := shim.Make(filepath.Join(r.home, "sessions", name, "shims"), shim.Config{ID: "abcdefghij", TableLock: r.lock()}, "/proc/self/exe")
+		if err != nil {
+			t.Fatal(err)
+		}
+		dirs = append(dirs, d)
+	}
+	for i, d := range dirs {
+		r.dir = d
+		r.must(fmt.Sprintf("(crontab -l; echo '%d 1 * * * own') | crontab -", i))
+	}
+	var wg sync.WaitGroup
+	fates := make([][]JobInfo, len(dirs))
+	for i, d := range dirs {
+		wg.Go(func() { fates[i] = endCron(context.Background(), d, r.lock(), false) })
+	}
+	wg.Wait()
+	for i, f := range fates {
+		if len(f) != 1 || f[0].Fate != FateRemoved || f[0].Line != fmt.Sprintf("%d 1 * * * own", i) {
+			t.Errorf("close %d says %+v", i, f)
+		}
+	}
+	if got := r.table(); got != backup {
+		t.Errorf("the table is %q", got)
+	}
+}
+
+// TestCrontabWritten: somebody who knows nothing of the lock puts a line back: it is taken
+// out again, and if he does not stop, it has survived.
+func TestCrontabWritten(t *testing.T) {
+	for tries, want := range map[string]string{"1": FateRemoved, "9": FateSurvived} {
+		r := newCron(t, "")
+		r.must("echo '1 1 * * * own' | crontab -")
+		// Each time that the table is read behind this, the line is there again.
+		r.write("tries", tries)
+		r.write("after-write", `n=$(cat tries); [ "$n" = 0 ] || { echo '1 1 * * * own' >>table; echo $((n-1)) >tries; }`)
+		if fates := r.closed(); fates["1 1 * * * own"] != want {
+			t.Errorf("put back %s times: %v", tries, fates)
+		}
+	}
+}
+
+// TestCrontabHeld: a lock that is not let go of holds a close up for its time, and no longer.
+func TestCrontabHeld(t *testing.T) {
+	r := newCron(t, "")
+	r.must("echo '1 1 * * * own' | crontab -")
+	unlock, err := shim.LockTable(context.Background(), r.lock())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	all := endCron(ctx, r.dir, r.lock(), false)
+	unlock()
+	if len(all) != 1 || all[0].Fate != FateSurvived || !strings.Contains(all[0].Why, "under way") {
+		t.Errorf("while another changes the table: %+v", all)
+	}
+	if fates := r.closed(); fates["1 1 * * * own"] != FateRemoved {
+		t.Errorf("then: %v", fates)
 	}
 }

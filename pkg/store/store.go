@@ -47,6 +47,9 @@ func (s *Store) sessionsDir() string { return filepath.Join(s.dirs.State, "sessi
 // Remove takes them with it.
 func (s *Store) SessionDir(id string) string { return filepath.Join(s.sessionsDir(), id) }
 
+// StateDir is where the records are.
+func (s *Store) StateDir() string { return s.dirs.State }
+
 func (s *Store) tasksDir(id string) string { return filepath.Join(s.SessionDir(id), "tasks") }
 
 func (s *Store) taskFile(id string, n int) string {

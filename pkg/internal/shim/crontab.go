@@ -12,6 +12,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // The table of cron is one text that everybody of a user replaces as a whole: nothing in
@@ -184,6 +186,36 @@ func noTable(text string) bool {
 		strings.HasPrefix(text, "crontab: can't open '") && strings.HasSuffix(text, "': No such file or directory")
 }
 
+// LockTable waits, until ctx ends, for the lock that keeps two changes of the user's table
+// by shims and closes apart. The user himself, and cron, know nothing of it.
+func LockTable(ctx context.Context, path string) (unlock func(), err error) {
+	fd, err := unix.Open(path, unix.O_RDWR|unix.O_CREAT|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: path, Err: err}
+	}
+	tick := time.NewTicker(lockLook)
+	defer tick.Stop()
+	for {
+		err := unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB)
+		switch {
+		case err == nil:
+			return func() { unix.Close(fd) }, nil
+		case !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR):
+			unix.Close(fd)
+			return nil, &os.PathError{Op: "lock", Path: path, Err: err}
+		}
+		select {
+		case <-ctx.Done():
+			unix.Close(fd)
+			return nil, errors.New("another change of the table is under way")
+		case <-tick.C:
+		}
+	}
+}
+
+// lockLook is how often a held lock is tried: a change takes some milliseconds.
+const lockLook = 5 * time.Millisecond
+
 // textMax bounds a table: crons take a quarter of a mebibyte.
 const textMax = 16 << 20
 
@@ -239,6 +271,15 @@ func (s *shim) crontab(args []string) int {
 	text, stdin, known, err := installed(args)
 	if err != nil {
 		return cannot(fmt.Errorf("read the new table: %w", err))
+	}
+	if known { // an editor may be open for days
+		ctx, cancel := context.WithTimeout(context.Background(), tableTime)
+		unlock, err := LockTable(ctx, s.c.TableLock)
+		cancel()
+		if err != nil {
+			return cannot(err)
+		}
+		defer unlock()
 	}
 	var t table
 	if t.Before, err = s.table(); err != nil {

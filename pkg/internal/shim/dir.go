@@ -35,6 +35,9 @@ type Config struct {
 	// its own in it; "" elsewhere.
 	Cgroup string `json:"cgroup,omitempty"`
 	Strict bool   `json:"strict,omitempty"`
+	// TableLock is the file whose lock is held by who changes the user's crontab, for all
+	// sessions of the user.
+	TableLock string `json:"table_lock,omitempty"`
 }
 
 // Dir is the directory of a session's shims:
