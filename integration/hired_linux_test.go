@@ -272,6 +272,64 @@ func TestHiredEngineGone(t *testing.T) {
 	}
 }
 
+// TestHiredNestedHangs: an engine that hangs does not keep the box around a session from
+// being emptied, and is waited for once in a close.
+func TestHiredNestedHangs(t *testing.T) {
+	r := newRig(t)
+	e := r.engine()
+	p := r.payloads("box")
+	outer := r.open("hired-outer", "--shims")
+	inner := r.exec(outer, bin(), "open", "--shims", "--name", "hired-inner").must(t, 0, "open inside").text()
+	r.exec(outer, bin(), "exec", inner, "--", "docker", "run", "bb").must(t, 0, "docker inside")
+	r.detach(outer, p.argv("payload")...)
+	p.await(1)
+	over := make(chan struct{})
+	var asked []int // how many of the box lived then
+	e.mu.Lock()
+	e.answer = func(_ http.ResponseWriter, q *http.Request) bool {
+		e.mu.Lock()
+		asked = append(asked, len(livingIn(p.dir)))
+		hang := len(asked) == 1
+		e.mu.Unlock()
+		if hang {
+			<-over
+		}
+		return hang
+	}
+	e.mu.Unlock()
+	// The first question, in the grace, hangs. It is not asked again.
+	r.close(outer, "--now")
+	close(over)
+	if len(asked) != 1 {
+		t.Errorf("the engine that hung was asked %d times", len(asked))
+	}
+	p.stopped()
+	// One that refuses is asked again, when all boxes are empty.
+	asked = nil
+	outer = r.open("hired-outer-2", "--shims")
+	inner = r.exec(outer, bin(), "open", "--shims", "--name", "hired-inner-2").must(t, 0, "open inside").text()
+	r.exec(outer, bin(), "exec", inner, "--", "docker", "run", "bb").must(t, 0, "docker inside")
+	p = r.payloads("box-2")
+	r.detach(outer, p.argv("payload")...)
+	p.await(1)
+	e.mu.Lock()
+	e.answer = func(w http.ResponseWriter, q *http.Request) bool {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		asked = append(asked, len(livingIn(p.dir)))
+		w.WriteHeader(500)
+		return true
+	}
+	e.mu.Unlock()
+	r.close(outer, "--now")
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if len(asked) < 2 || slices.Max(asked[1:]) > 0 {
+		t.Errorf("of the outer box lived, each time that the engine was asked: %v", asked)
+	}
+	e.answer = nil
+}
+
 // TestHiredSurvives: an engine that does not end a container is told, with exit code 4,
 // and asked again by the next close. The box is empty all the same.
 func TestHiredSurvives(t *testing.T) {

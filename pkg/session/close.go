@@ -67,32 +67,56 @@ func (m *Manager) Close(ctx context.Context, ref string, o CloseOptions) (Receip
 }
 
 func (m *Manager) closeID(ctx context.Context, id string, o CloseOptions, outermost bool) (Receipt, error) {
-	began := time.Now()
-	c := &closing{m: m, o: o, r: Receipt{Schema: Schema, ID: id, Processes: []Fated{}, Strays: []Fated{},
+	return m.beginClose(ctx, id, o, outermost).complete(ctx)
+}
+
+// beginClose closes a session until its box is empty. [closing.complete] must follow: it does
+// the rest, which may have to wait for others.
+func (m *Manager) beginClose(ctx context.Context, id string, o CloseOptions, outermost bool) *closing {
+	c := &closing{m: m, o: o, began: time.Now(), r: Receipt{Schema: Schema, ID: id, Processes: []Fated{}, Strays: []Fated{},
 		Survivors: []proc.Survivor{}, Tasks: []TaskInfo{}, Nested: []Receipt{}}}
 	if outermost && !o.DryRun {
 		if err := c.stepOut(ctx, id); err != nil {
-			return Receipt{}, err
+			return c.without(Receipt{}, err)
 		}
 	}
-	unlock := c.lock(ctx, id)
-	defer unlock()
+	c.unlock = c.lock(ctx, id)
 	rec, problem, err := m.load(id)
 	if err != nil {
 		if r, ok := m.lastReceipt(id); ok && errors.Is(err, store.ErrNotFound) {
 			r.AlreadyClosed = true // by whoever held the lock before us
-			return r, nil
+			return c.without(r, nil)
 		}
-		return Receipt{}, m.lookupError(id, err)
+		return c.without(Receipt{}, m.lookupError(id, err))
 	}
 	c.rec, c.unrecorded = rec, problem != ""
 	if problem != "" {
 		c.note(problem)
 	}
 	c.r.Resumed, c.r.Reason = rec.State == store.StateClosing, o.Reason
-	err = c.run(ctx)
+	c.failed = c.run(ctx)
+	return c
+}
+
+// without ends a close in which there was nothing to do.
+func (c *closing) without(r Receipt, err error) *closing {
+	c.over, c.r, c.failed = true, r, err
+	return c
+}
+
+// complete does what a close does when the box is empty, and gives the receipt.
+func (c *closing) complete(ctx context.Context) (Receipt, error) {
+	defer c.release()
+	if c.over {
+		return c.r, c.failed
+	}
+	m, rec, o := c.m, &c.rec, c.o
+	err := c.failed
+	if !o.DryRun {
+		err = c.rest(ctx)
+	}
 	c.r.Name, c.r.Opened, c.r.Closed = rec.Name, rec.Created, time.Now()
-	c.r.TookSeconds = c.r.Closed.Sub(began).Seconds()
+	c.r.TookSeconds = c.r.Closed.Sub(c.began).Seconds()
 	if !rec.Created.IsZero() {
 		c.r.AgeSeconds = c.r.Closed.Sub(rec.Created).Seconds()
 	}
@@ -102,7 +126,7 @@ func (m *Manager) closeID(ctx context.Context, id string, o CloseOptions, outerm
 	if err != nil {
 		c.r.Error = err.Error()
 		if !o.DryRun && !errors.Is(err, errNotAnyMore) {
-			m.event(store.Event{Event: "close_failed", ID: id, Name: rec.Name}, map[string]any{"error": c.r.Error, "processes": len(c.r.Processes)})
+			m.event(store.Event{Event: "close_failed", ID: rec.ID, Name: rec.Name}, map[string]any{"error": c.r.Error, "processes": len(c.r.Processes)})
 		}
 	}
 	if err != nil || o.DryRun {
@@ -114,10 +138,25 @@ func (m *Manager) closeID(ctx context.Context, id string, o CloseOptions, outerm
 	return c.r, err
 }
 
+// release lets go of what a close holds.
+func (c *closing) release() {
+	if c.hired != nil {
+		c.hired.wg.Wait()
+	}
+	c.passTurn()
+	if c.box != nil {
+		c.box.Close()
+	}
+	if c.unlock != nil {
+		c.unlock()
+	}
+}
+
 // closing is one close under way.
 type closing struct {
 	m          *Manager
 	o          CloseOptions
+	began      time.Time
 	rec        store.Session
 	unrecorded bool
 	box        Box // nil when the kernel has it no more
@@ -131,6 +170,12 @@ type closing struct {
 	shared     []string               // directories for temporary files that stayed for another session
 	keptIn     string                 // the session that who asked for it was kept in
 	pass       func()                 // passes on our turn, nil when it is not ours
+	unlock     func()                 // lets go of the lock, nil when there is none
+	over       bool                   // there was nothing to do
+	failed     error                  // what kept the box from being emptied
+	hired      *hired                 // nil until others were asked
+	inside     []*closing             // of the sessions inside, whose boxes were emptied
+	nested     error                  // of those of which not even that could be tried
 }
 
 func (c *closing) note(s string) { c.r.Notes = append(c.r.Notes, s) }
@@ -165,8 +210,9 @@ func (c *closing) patience(id string) time.Duration {
 	return grace + min(2*killTime, math.MaxInt64-grace)
 }
 
+// run closes the gate and empties the box, those of nested sessions first. It waits for
+// nobody but the session's own processes.
 func (c *closing) run(ctx context.Context) error {
-	whole := ctx
 	c.now = ticksNow()
 	c.seen = map[proc.ID]int{}
 	box, err := c.m.openBox(&c.rec)
@@ -177,7 +223,6 @@ func (c *closing) run(ctx context.Context) error {
 		return err
 	default:
 		c.box = box
-		defer box.Close()
 	}
 	c.r.Box = boxInfo(&c.rec, c.box)
 	if c.o.only == nil && !c.o.nested { // else what the record says is the reason, not who asks
@@ -197,22 +242,43 @@ func (c *closing) run(ctx context.Context) error {
 		return c.look(ctx)
 	}
 	c.takeTurn(ctx)
-	defer c.passTurn()
 	c.spareMarked(ctx)
-	hired := c.beginHired(ctx)
-	defer hired.wg.Wait()
+	c.hired = c.beginHired(ctx)
 	// A nested session that cannot be closed does not keep this one alive: what
 	// is in its box is in ours.
-	nested := c.closeNested(ctx)
-	if c.box != nil {
-		if err := c.end(ctx); err != nil {
-			return errors.Join(err, nested)
-		}
-		ctx = context.WithoutCancel(ctx)
-		// One may have been opened meanwhile, and the kill may have helped.
-		nested = c.closeNested(ctx)
+	c.endNested(ctx)
+	if c.box == nil {
+		return nil
 	}
-	others := hired.finish(context.WithoutCancel(ctx))
+	if err := c.end(ctx); err != nil {
+		return err
+	}
+	c.endNested(context.WithoutCancel(ctx)) // one may have been opened meanwhile
+	return nil
+}
+
+// rest is what is to be done when the box is empty: what others run for the session ends,
+// what is outside of the box, and the box itself.
+func (c *closing) rest(ctx context.Context) error {
+	whole := ctx
+	if c.box != nil || c.failed != nil {
+		ctx = context.WithoutCancel(ctx)
+	}
+	waits := c.waits()
+	if waits {
+		c.passTurn()
+	}
+	nested := c.completeNested(ctx)
+	switch {
+	case c.failed != nil && nested == nil:
+		return c.failed
+	case c.failed != nil:
+		return errors.Join(c.failed, nested)
+	}
+	others := c.hired.finish(context.WithoutCancel(ctx))
+	if waits {
+		c.takeTurn(ctx)
+	}
 	if boot, err := c.m.boot(); err == nil && c.rec.Boot != "" && c.rec.Boot != boot {
 		// Nothing of it can have lived on, and no unit either.
 		c.note("it ran before the last boot")
@@ -344,12 +410,40 @@ func (c *closing) markedKept(spared map[int]bool) int {
 	return n
 }
 
-// closeNested closes the sessions inside this one, each with its own receipt.
-func (c *closing) closeNested(ctx context.Context) error {
-	var failed error
+// waits says whether the rest of the close may wait for what others run.
+func (c *closing) waits() bool {
+	return c.rec.Shims || slices.ContainsFunc(c.inside, (*closing).waits)
+}
+
+// endNested empties the boxes of the sessions inside this one that it has not emptied yet.
+func (c *closing) endNested(ctx context.Context) {
 	for _, id := range c.m.children(&c.rec, c.box) {
-		r, err := c.m.closeID(ctx, id, c.inner(), false)
+		if slices.ContainsFunc(c.inside, func(n *closing) bool { return n.r.ID == id }) {
+			continue
+		}
+		n := c.m.beginClose(ctx, id, c.inner(), false)
 		c.oneLook(false) // its processes have gone
+		if n.over {
+			n.release()
+			if !errors.Is(n.failed, ErrNotFound) {
+				c.nested = errors.Join(c.nested, n.failed)
+			}
+			continue
+		}
+		c.inside = append(c.inside, n)
+	}
+}
+
+// completeNested closes them, each with its own receipt.
+func (c *closing) completeNested(ctx context.Context) error {
+	failed := c.nested
+	for _, n := range c.inside {
+		r, err := n.complete(ctx)
+		c.oneLook(false)
+		if err != nil && c.failed == nil && (n.failed != nil || len(r.Survivors) > 0) {
+			c.r.addNested(r)
+			r, err = c.m.closeID(ctx, n.rec.ID, c.inner(), false) // our own kill may have helped
+		}
 		if errors.Is(err, ErrNotFound) {
 			continue
 		}
@@ -358,6 +452,7 @@ func (c *closing) closeNested(ctx context.Context) error {
 		}
 		failed = errors.Join(failed, err)
 	}
+	c.inside = nil
 	return failed
 }
 

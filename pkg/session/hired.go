@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -226,7 +227,7 @@ func (m *Manager) containers(ctx context.Context, rec *store.Session, skip map[s
 		}
 	}
 	for _, c := range conmons(rec) { // of those that were made past the shims
-		if slices.ContainsFunc(all, func(o *held) bool { return o.ID == c.id }) {
+		if skip[c.engine.String()] != nil || slices.ContainsFunc(all, func(o *held) bool { return o.ID == c.id }) {
 			continue
 		}
 		found, err := c.engine.Get(ctx, c.id)
@@ -299,28 +300,48 @@ type hired struct {
 	mu         sync.Mutex
 	containers []*held
 	units      []UnitInfo
+	silent     map[string]error // engines that hung: each would cost its time again
 }
+
+// beginTime is how long beyond the grace engines may take while the box is being emptied.
+const beginTime = 15 * time.Second
 
 // beginHired asks all to end while the processes in the box are asked: nothing waits for it.
 // It ends with ctx.
 func (c *closing) beginHired(ctx context.Context) *hired {
-	h := &hired{c: c}
+	h := &hired{c: c, silent: map[string]error{}}
 	h.units = c.m.unitsOf(&c.rec)
+	grace := c.grace()
 	h.wg.Go(func() {
-		found, _ := c.m.containers(ctx, &c.rec, nil)
+		ctx, cancel := context.WithTimeout(ctx, grace+min(beginTime, math.MaxInt64-grace))
+		defer cancel()
+		found, failed := c.m.containers(ctx, &c.rec, nil)
 		h.add(found)
-		grace := c.grace()
+		h.mute(failed)
 		if grace == 0 {
 			return
 		}
+		var wg sync.WaitGroup
 		for _, k := range found {
 			if k.known && k.Running {
-				h.wg.Go(func() { h.stop(ctx, k, grace) })
+				wg.Go(func() { h.stop(ctx, k, grace) })
 			}
 		}
+		wg.Wait()
 	})
 	h.wg.Go(func() { h.endUnits(ctx) })
 	return h
+}
+
+// mute remembers who hung. One that refuses, or is not there, costs nothing to be asked again.
+func (h *hired) mute(failed map[string]error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for name, err := range failed {
+		if errors.Is(err, context.DeadlineExceeded) {
+			h.silent[name] = err
+		}
+	}
 }
 
 // add takes over what was found, once.
@@ -339,6 +360,8 @@ func (h *hired) stop(ctx context.Context, k *held, grace time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		h.silent[k.engine.String()] = err
 	case err != nil && !errors.Is(err, engines.ErrGone): // it is killed below
 	case killed:
 		k.info.Fate = FateKilled
@@ -386,7 +409,7 @@ func (h *hired) finish(ctx context.Context) error {
 func (h *hired) removeContainers(ctx context.Context) (left int, silent map[string]error) {
 	c := h.c
 	inFlight := time.Since(time.Unix(0, c.m.shimDir(&c.rec).Used())) < recent
-	silent = map[string]error{}
+	silent = h.silent // nobody adds any more
 	for pass := range listPasses {
 		found, failed := c.m.containers(ctx, &c.rec, silent)
 		maps.Copy(silent, failed)
@@ -419,12 +442,15 @@ func (h *hired) removeAll(ctx context.Context, found []*held) bool {
 	var wg sync.WaitGroup
 	any := false
 	for _, k := range h.containers { // nobody adds any more
-		if !k.known || k.removed && !slices.ContainsFunc(found, func(f *held) bool { return f.ID == k.ID }) {
+		if !k.known || h.hung(k) || k.removed && !slices.ContainsFunc(found, func(f *held) bool { return f.ID == k.ID }) {
 			continue
 		}
 		any = true
 		wg.Go(func() {
 			err := k.engine.Remove(ctx, &k.Container)
+			if errors.Is(err, context.DeadlineExceeded) {
+				h.mute(map[string]error{k.engine.String(): err})
+			}
 			switch {
 			case err != nil:
 				k.info.Fate, k.info.Why = FateSurvived, err.Error()
@@ -440,6 +466,18 @@ func (h *hired) removeAll(ctx context.Context, found []*held) bool {
 	}
 	wg.Wait()
 	return any
+}
+
+// hung says whether the engine of a container has hung: it has survived then, as far as
+// can be told.
+func (h *hired) hung(k *held) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	err := h.silent[k.engine.String()]
+	if err != nil && !k.removed {
+		k.info.Fate, k.info.Why = FateSurvived, "its engine does not answer: "+err.Error()
+	}
+	return err != nil
 }
 
 // briefTime and hiredTime bound asking engines for a look at one of many sessions, and at

@@ -260,25 +260,25 @@ func (c cli) imageLabels(ctx context.Context, image string) (map[string]string, 
 
 func (c cli) stop(ctx context.Context, t *Container, grace time.Duration) error {
 	if t.Pod {
-		_, err := c.run(ctx, grace+cliTime, "pod", "stop", "--time", seconds(grace), t.ID)
+		_, err := c.run(ctx, grace+cliEndTime, "pod", "stop", "--time", seconds(grace), t.ID)
 		return err
 	}
-	_, err := c.run(ctx, grace+cliTime, "stop", "--time", seconds(grace), t.ID)
+	_, err := c.run(ctx, grace+cliEndTime, "stop", "--time", seconds(grace), t.ID)
 	return err
 }
 
 func (c cli) remove(ctx context.Context, t *Container) error {
 	if t.Pod {
-		_, err := c.run(ctx, cliTime, "pod", "rm", "--force", t.ID)
+		_, err := c.run(ctx, cliEndTime, "pod", "rm", "--force", t.ID)
 		return err
 	}
-	_, err := c.run(ctx, cliTime, "rm", "--force", "--volumes", t.ID)
+	_, err := c.run(ctx, cliEndTime, "rm", "--force", "--volumes", t.ID)
 	return err
 }
 
 func (c cli) driver(ctx context.Context) (Driver, error) {
 	if c.Tool != "podman" {
-		out, err := c.run(ctx, cliTime, "info", "--format", "{{.CgroupDriver}} {{.CgroupVersion}}")
+		out, err := c.run(ctx, cliEndTime, "info", "--format", "{{.CgroupDriver}} {{.CgroupVersion}}")
 		f := strings.Fields(string(out))
 		if err != nil || len(f) != 2 {
 			return Driver{}, errors.Join(err, errors.New("it does not say who makes its cgroups"))
@@ -286,7 +286,7 @@ func (c cli) driver(ctx context.Context) (Driver, error) {
 		return Driver{Systemd: f[0] == "systemd", Unified: f[1] == "2", Rootless: false}, nil
 	}
 	// Not by a template: the names of its fields change with the version.
-	out, err := c.run(ctx, cliTime, "info", "--format", "json")
+	out, err := c.run(ctx, cliEndTime, "info", "--format", "json")
 	if err != nil {
 		return Driver{}, err
 	}
