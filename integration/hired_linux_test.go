@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -221,10 +222,11 @@ func TestHiredNested(t *testing.T) {
 }
 
 // TestHiredEngineGone: a dead engine, or one that hangs, holds nobody up: the box ends
-// without it, and the receipt says that it could not be asked.
+// without it. The receipt says that it could not be asked, and names the container that may
+// live: the record stays, and a close that reaches the engine ends it.
 func TestHiredEngineGone(t *testing.T) {
 	for name, kill := range map[string]func(*engine) (undo func()){
-		"absent": func(e *engine) func() { e.die(); return func() {} },
+		"absent": func(e *engine) func() { e.die(); return e.listen },
 		"refused": func(e *engine) func() {
 			e.die()
 			l, err := net.ListenUnix("unix", &net.UnixAddr{Name: e.socket, Net: "unix"})
@@ -233,20 +235,20 @@ func TestHiredEngineGone(t *testing.T) {
 			}
 			l.SetUnlinkOnClose(false)
 			l.Close()
-			return func() { os.Remove(e.socket) }
+			return func() { os.Remove(e.socket); e.listen() }
 		},
 		"hangs": func(e *engine) func() {
 			over := make(chan struct{})
 			e.mu.Lock()
 			e.answer = func(http.ResponseWriter, *http.Request) bool { <-over; return true }
 			e.mu.Unlock()
-			return func() { close(over) }
+			return func() { close(over); e.answer = nil }
 		},
 		"no engine": func(e *engine) func() {
 			e.mu.Lock()
 			e.answer = func(w http.ResponseWriter, _ *http.Request) bool { w.WriteHeader(500); return true }
 			e.mu.Unlock()
-			return func() {}
+			return func() { e.answer = nil }
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -254,19 +256,29 @@ func TestHiredEngineGone(t *testing.T) {
 			e := r.engine()
 			p := r.payloads("box")
 			id := r.open("hired", "--shims")
-			e.called(id, "run", "bb")
+			c := e.called(id, "run", "bb")
 			r.detach(id, p.argv("payload")...)
 			p.await(1)
 			undo := kill(e)
-			defer undo()
 			began := time.Now()
-			receipt := r.closed(id, "--now")
+			receipt, o := r.close(id, "--now")
+			o.must(t, 4, "close without the engine")
 			if took := time.Since(began); took > patience()/2 {
 				t.Errorf("the close took %v", took)
 			}
 			p.stopped()
 			if !slices.ContainsFunc(receipt.Notes, func(n string) bool { return strings.Contains(n, "could not ask") }) {
 				t.Errorf("the receipt does not say that the engine could not be asked: %q", receipt.Notes)
+			}
+			if got, ok := fateOf(receipt, c); !ok || got.Fate != session.FateSurvived || !strings.Contains(got.Why, "does not answer") {
+				t.Errorf("the receipt says %+v", got)
+			}
+			e.mu.Lock()
+			undo()
+			e.mu.Unlock()
+			r.closed(id, "--now")
+			if e.there(c) {
+				t.Error("the container is left")
 			}
 		})
 	}
@@ -298,12 +310,17 @@ func TestHiredNestedHangs(t *testing.T) {
 	}
 	e.mu.Unlock()
 	// The first question, in the grace, hangs. It is not asked again.
-	r.close(outer, "--now")
+	_, o := r.close(outer, "--now")
+	o.must(t, 4, "close with an engine that hangs")
 	close(over)
 	if len(asked) != 1 {
 		t.Errorf("the engine that hung was asked %d times", len(asked))
 	}
 	p.stopped()
+	e.mu.Lock()
+	e.answer = nil
+	e.mu.Unlock()
+	r.closed(outer, "--now")
 	// One that refuses is asked again, when all boxes are empty.
 	asked = nil
 	outer = r.open("hired-outer-2", "--shims")
@@ -321,13 +338,55 @@ func TestHiredNestedHangs(t *testing.T) {
 		return true
 	}
 	e.mu.Unlock()
-	r.close(outer, "--now")
+	_, o = r.close(outer, "--now")
+	o.must(t, 4, "close with an engine that refuses")
 	e.mu.Lock()
-	defer e.mu.Unlock()
+	e.answer = nil
+	e.mu.Unlock()
 	if len(asked) < 2 || slices.Max(asked[1:]) > 0 {
 		t.Errorf("of the outer box lived, each time that the engine was asked: %v", asked)
 	}
-	e.answer = nil
+	r.closed(outer, "--now")
+}
+
+// TestHiredUnmarked: an engine that is asked by its command while a box is being emptied is
+// not killed as a member of that: it carries no mark before the box is empty.
+func TestHiredUnmarked(t *testing.T) {
+	r := newRig(t)
+	bin, log := filepath.Join(r.home, "ebin"), filepath.Join(r.home, "log")
+	if err := os.Mkdir(bin, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	// ps lasts until the box was emptied.
+	p := r.payloads("box")
+	script := `#!/bin/sh
+case "$1" in
+ps)
+	echo "began ${SESSIONBOX_COOKIE:+marked}" >>` + log + `
+	while grep -qs "State:.[^Z]" /proc/"$(cat ` + r.home + `/pid)"/status; do sleep 0.02; done
+	echo ended >>` + log + `
+esac
+`
+	if err := os.WriteFile(filepath.Join(bin, "podman"), []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	r.env = append(r.env, "PATH="+bin+":"+os.Getenv("PATH"), "DOCKER_HOST=unix:///nonexistent")
+	id := r.open("hired", "--shims")
+	r.exec(id, "podman", "run", "bb").must(t, 0, "podman run")
+	r.detach(id, p.argv("payload")...)
+	for who := range p.await(1) {
+		if err := os.WriteFile(filepath.Join(r.home, "pid"), []byte(strconv.Itoa(who.pid)), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	receipt := r.closed(id, "--now")
+	b, _ := os.ReadFile(log)
+	if got := string(b); !strings.HasPrefix(got, "began \nended\n") || !strings.Contains(got, "began marked\nended\n") {
+		t.Errorf("podman was asked so: %s", got)
+	}
+	if len(receipt.Strays) > 0 || slices.ContainsFunc(receipt.Notes, func(n string) bool { return strings.Contains(n, "could not ask") }) {
+		t.Errorf("strays %+v, notes %q", receipt.Strays, receipt.Notes)
+	}
 }
 
 // TestHiredSurvives: an engine that does not end a container is told, with exit code 4,

@@ -142,9 +142,6 @@ func (m *Manager) enginesOf(rec *store.Session) []engines.Engine {
 		all = []engines.Engine{{Tool: "docker"}, {Tool: "podman"}}
 		all = slices.DeleteFunc(all, func(e engines.Engine) bool { return !e.There() })
 	}
-	for i := range all {
-		all[i] = all[i].Marked(rec.Cookie)
-	}
 	return all
 }
 
@@ -205,9 +202,15 @@ func (m *Manager) unproven(ctx context.Context, rec *store.Session, h *held) str
 	return ""
 }
 
-// containers asks all engines that a session has called but those that skip names.
-func (m *Manager) containers(ctx context.Context, rec *store.Session, skip map[string]error) (all []*held, failed map[string]error) {
+// containers asks all engines that a session has called but those that skip names. cookie
+// marks the commands that ask: what they leave behind ends with the session then. It is for
+// who asks when the box is empty alone: while that is being emptied, who carries the mark is
+// a member of a lineage box, and would be killed over the question.
+func (m *Manager) containers(ctx context.Context, rec *store.Session, skip map[string]error, cookie string) (all []*held, failed map[string]error) {
 	list := without(m.enginesOf(rec), skip)
+	for i := range list {
+		list[i] = list[i].Marked(cookie)
+	}
 	found, errs := make([][]*held, len(list)), make([]error, len(list))
 	var wg sync.WaitGroup
 	for i := range list {
@@ -230,6 +233,7 @@ func (m *Manager) containers(ctx context.Context, rec *store.Session, skip map[s
 		if skip[c.engine.String()] != nil || slices.ContainsFunc(all, func(o *held) bool { return o.ID == c.id }) {
 			continue
 		}
+		c.engine = c.engine.Marked(cookie)
 		found, err := c.engine.Get(ctx, c.id)
 		switch {
 		case err == nil && found.ID == c.id:
@@ -256,7 +260,7 @@ func hiredContainer(h *held) HiredContainer {
 // past gives the containers that were made since the session was opened and that no
 // session has put its label on: suspects, as engines do not say who asked. Asked are those
 // that the session has called, and docker.
-func (m *Manager) past(ctx context.Context, rec *store.Session, skip map[string]error) []HiredContainer {
+func (m *Manager) past(ctx context.Context, rec *store.Session, skip map[string]error, cookie string) []HiredContainer {
 	if !rec.Shims {
 		return nil // it did not want to know
 	}
@@ -267,7 +271,7 @@ func (m *Manager) past(ctx context.Context, rec *store.Session, skip map[string]
 	seen := map[string]bool{}
 	var all []HiredContainer
 	for _, e := range without(list, skip) {
-		found, err := e.Since(ctx, rec.Created)
+		found, err := e.Marked(cookie).Since(ctx, rec.Created)
 		if err != nil {
 			m.log.Debug("look for what went past the shims", "engine", e, "err", err)
 			continue
@@ -315,7 +319,7 @@ func (c *closing) beginHired(ctx context.Context) *hired {
 	h.wg.Go(func() {
 		ctx, cancel := context.WithTimeout(ctx, grace+min(beginTime, math.MaxInt64-grace))
 		defer cancel()
-		found, failed := c.m.containers(ctx, &c.rec, nil)
+		found, failed := c.m.containers(ctx, &c.rec, nil, "")
 		h.add(found)
 		h.mute(failed)
 		if grace == 0 {
@@ -389,7 +393,7 @@ func (h *hired) finish(ctx context.Context) error {
 	for _, k := range h.containers {
 		c.r.Containers = append(c.r.Containers, k.info)
 	}
-	c.r.Containers = append(c.r.Containers, notAmong(c.m.past(ctx, &c.rec, silent), c.r.Containers)...)
+	c.r.Containers = append(c.r.Containers, notAmong(c.m.past(ctx, &c.rec, silent, c.rec.Cookie), c.r.Containers)...)
 	left += h.leftUnits(ctx)
 	c.r.Units = append(c.r.Units, h.units...)
 	c.r.Jobs = c.m.endJobs(ctx, &c.rec, false)
@@ -411,7 +415,7 @@ func (h *hired) removeContainers(ctx context.Context) (left int, silent map[stri
 	inFlight := time.Since(time.Unix(0, c.m.shimDir(&c.rec).Used())) < recent
 	silent = h.silent // nobody adds any more
 	for pass := range listPasses {
-		found, failed := c.m.containers(ctx, &c.rec, silent)
+		found, failed := c.m.containers(ctx, &c.rec, silent, c.rec.Cookie)
 		maps.Copy(silent, failed)
 		h.add(found)
 		again := h.removeAll(ctx, found)
@@ -428,12 +432,28 @@ func (h *hired) removeContainers(ctx context.Context) (left int, silent map[stri
 	for _, name := range slices.Sorted(maps.Keys(silent)) {
 		c.note("could not ask: " + silent[name].Error())
 	}
+	h.unseen(silent)
 	for _, k := range h.containers {
 		if k.info.Fate == FateSurvived {
 			left++
 		}
 	}
 	return left, silent
+}
+
+// unseen adds the containers that the session has made, and of which nobody can say whether
+// they live: their engine is silent.
+func (h *hired) unseen(silent map[string]error) {
+	for _, made := range h.c.m.shimDir(&h.c.rec).Made() {
+		err := silent[made.Engine.String()]
+		if err == nil || slices.ContainsFunc(h.containers, func(o *held) bool { return o.ID == made.ID }) {
+			continue
+		}
+		k := &held{Container: engines.Container{ID: made.ID}, engine: made.Engine}
+		k.info = hiredContainer(k)
+		k.info.Fate, k.info.Why = FateSurvived, "it may live, its engine does not answer: "+err.Error()
+		h.containers = append(h.containers, k)
+	}
 }
 
 // removeAll removes those that are the session's: what an engine has just named, and what
@@ -447,7 +467,7 @@ func (h *hired) removeAll(ctx context.Context, found []*held) bool {
 		}
 		any = true
 		wg.Go(func() {
-			err := k.engine.Remove(ctx, &k.Container)
+			err := k.engine.Marked(h.c.rec.Cookie).Remove(ctx, &k.Container)
 			if errors.Is(err, context.DeadlineExceeded) {
 				h.mute(map[string]error{k.engine.String(): err})
 			}
@@ -505,7 +525,7 @@ func (m *Manager) inspectHired(i *Info, rec *store.Session, brief bool) {
 
 // lookHired says what others run for a session, and changes nothing.
 func (m *Manager) lookHired(ctx context.Context, rec *store.Session, jobs bool) (cs []HiredContainer, us []UnitInfo, js []JobInfo, problems []string) {
-	found, failed := m.containers(ctx, rec, nil)
+	found, failed := m.containers(ctx, rec, nil, "")
 	for _, k := range found {
 		cs = append(cs, k.info)
 	}
@@ -513,7 +533,7 @@ func (m *Manager) lookHired(ctx context.Context, rec *store.Session, jobs bool) 
 		problems = append(problems, "could not ask: "+failed[name].Error())
 	}
 	if jobs {
-		cs = append(cs, notAmong(m.past(ctx, rec, failed), cs)...)
+		cs = append(cs, notAmong(m.past(ctx, rec, failed, ""), cs)...)
 	}
 	if jobs || rec.Shims {
 		us = m.unitsOf(rec)

@@ -47,7 +47,7 @@ func conmons(rec *store.Session) []conmon {
 		for i := 0; i+1 < len(argv); i++ {
 			if argv[i] == "-c" || argv[i] == "--cid" {
 				delete(env, EnvCookie)
-				all = append(all, conmon{engines.Engine{Tool: "podman", Env: env}.Marked(rec.Cookie), argv[i+1]})
+				all = append(all, conmon{engines.Engine{Tool: "podman", Env: env}, argv[i+1]})
 				break
 			}
 		}

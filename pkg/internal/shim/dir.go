@@ -44,7 +44,7 @@ type Config struct {
 //
 //	bin/           the links, for the PATH       session.json  a Config
 //	engines/       one file for each that was called
-//	ids/TOKEN      the id of the container of one call
+//	ids/TOKEN.E    the id of the container of one call, E is the name of the engine's file
 //	compose-*.yaml what was added to compose files
 //	jobs           there if at was called        crontab/      what was done to the table, one file for each call
 type Dir string
@@ -127,16 +127,45 @@ func (d Dir) Used() int64 {
 	return newest
 }
 
+// idFile is where the engine's command is to write the id of the container of one call. Its
+// name says which engine that is, so that the id is of use when the engine is silent.
+func (d Dir) idFile(token string, e *engines.Engine) string {
+	return d.path("ids", engines.Nonce(token)+"."+strings.TrimSuffix(engineFile(e), ".json"))
+}
+
+// Made is a container that a call has made.
+type Made struct {
+	ID     string
+	Engine engines.Engine
+	nonce  string
+}
+
+// Made gives the containers whose id is known, also of those that have gone since.
+func (d Dir) Made() []Made {
+	all := map[string]engines.Engine{}
+	for _, e := range d.Engines() {
+		all[strings.TrimSuffix(engineFile(&e), ".json")] = e
+	}
+	var made []Made
+	for _, path := range d.glob("ids", "*.*") {
+		nonce, key, _ := strings.Cut(filepath.Base(path), ".")
+		b, err := os.ReadFile(path)
+		e, known := all[key]
+		if id := strings.TrimSpace(string(b)); err == nil && id != "" && known {
+			made = append(made, Made{id, e, nonce})
+		}
+	}
+	return made
+}
+
 // ContainerID is the id of the container that a call has made, "" if it is not known.
 func (d Dir) ContainerID(nonce string) string {
-	if nonce == "" || strings.Trim(nonce, "0123456789abcdef") != "" {
-		return ""
+	for _, m := range d.Made() {
+		if m.nonce == nonce {
+			return m.ID
+		}
 	}
-	b, err := os.ReadFile(d.path("ids", nonce))
-	if err != nil {
-		return ""
-	}
-	return strings.TrimSpace(string(b))
+	return ""
 }
 
 // Jobs says whether the session may have queued jobs of at.

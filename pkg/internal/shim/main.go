@@ -109,7 +109,8 @@ func (s *shim) engine(args []string) ([]string, error) {
 	case compose:
 		return s.compose(s.name, args[:k.at], k.rest, k.engine)
 	}
-	driver, err := s.note(s.asked(k.engine))
+	e := s.asked(k.engine)
+	driver, err := s.note(e)
 	if err != nil {
 		return nil, err
 	}
@@ -124,7 +125,7 @@ func (s *shim) engine(args []string) ([]string, error) {
 		add = append(add, "--cgroup-parent", parent)
 	}
 	if k.what == container && !k.ownIDFile {
-		add = append(add, "--cidfile", s.dir.path("ids", engines.Nonce(token)))
+		add = append(add, "--cidfile", s.dir.idFile(token, &e))
 	}
 	return k.with(args, add...), nil
 }

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/sessionbox/sessionbox/pkg/internal/engines"
 )
 
 func TestParse(t *testing.T) {
@@ -352,15 +354,26 @@ func TestNotNoted(t *testing.T) {
 
 func TestContainerID(t *testing.T) {
 	d := Dir(t.TempDir())
-	if err := os.Mkdir(d.path("ids"), 0o700); err != nil {
+	for _, sub := range []string{"ids", "engines"} {
+		if err := os.Mkdir(d.path(sub), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	e := engines.Engine{Tool: "docker", Options: []string{"--host=unix:///b.sock"}, Env: map[string]string{"HOME": "/h"}}
+	if err := writeJSON(d.path("engines", engineFile(&e)), called{Engine: e}); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(d.path("ids", "00ff"), []byte("container\n"), 0o600); err != nil {
-		t.Fatal(err)
+	for path, text := range map[string]string{d.idFile("00ff.mac", &e): "container\n", d.idFile("00fe.mac", &e): "", d.path("ids", "00fd.strange"): "x"} {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
-	for nonce, want := range map[string]string{"00ff": "container", "00fe": "", "": "", "../session.json": ""} {
+	for nonce, want := range map[string]string{"00ff": "container", "00fe": "", "00fd": "", "": "", "../session.json": ""} {
 		if got := d.ContainerID(nonce); got != want {
 			t.Errorf("the container of %q is %q", nonce, got)
 		}
+	}
+	if made := d.Made(); len(made) != 1 || made[0].ID != "container" || made[0].Engine.String() != e.String() {
+		t.Errorf("made: %+v", made)
 	}
 }
