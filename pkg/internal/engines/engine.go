@@ -27,7 +27,8 @@ var ErrGone = errors.New("no such container")
 type Engine struct {
 	// Tool is docker, podman or nerdctl.
 	Tool string `json:"tool"`
-	// Options are those before the verb that say which engine it is, and nothing else.
+	// Options are those before the verb that say which engine it is, and nothing else. Each
+	// is one word, by its long name: --host=unix:///x.sock.
 	Options []string `json:"options,omitempty"`
 	// Env is the part of the environment that says so, see [EnvNames].
 	Env map[string]string `json:"env,omitempty"`

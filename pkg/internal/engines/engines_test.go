@@ -41,7 +41,7 @@ func serve(t *testing.T, f *fake) Engine {
 }
 
 func at(socket string) Engine {
-	return Engine{Tool: "docker", Options: []string{"-H", "unix://" + socket}, Env: map[string]string{"HOME": "/nonexistent"}}
+	return Engine{Tool: "docker", Options: []string{"--host=unix://" + socket}, Env: map[string]string{"HOME": "/nonexistent"}}
 }
 
 func (f *fake) add(id, session, token, image string) {
@@ -279,8 +279,8 @@ func TestSocket(t *testing.T) {
 		{Engine{Tool: "docker", Env: map[string]string{"DOCKER_HOST": "unix:///e.sock"}}, "/e.sock"},
 		{Engine{Tool: "docker", Env: map[string]string{"DOCKER_HOST": "tcp://h:2375"}}, ""},
 		{Engine{Tool: "docker", Options: []string{"--host=unix:///h.sock"}, Env: map[string]string{"DOCKER_HOST": "unix:///e.sock"}}, "/h.sock"},
-		{Engine{Tool: "docker", Options: []string{"-c", "default"}, Env: map[string]string{"DOCKER_CONFIG": dir}}, dockerSocket},
-		{Engine{Tool: "docker", Options: []string{"--context", "far", "--config=" + dir}}, "/far.sock"},
+		{Engine{Tool: "docker", Options: []string{"--context=default"}, Env: map[string]string{"DOCKER_CONFIG": dir}}, dockerSocket},
+		{Engine{Tool: "docker", Options: []string{"--context=far", "--config=" + dir}}, "/far.sock"},
 		{Engine{Tool: "docker", Env: map[string]string{"DOCKER_CONTEXT": "far", "DOCKER_CONFIG": dir}}, "/far.sock"},
 		{Engine{Tool: "docker", Options: []string{"--context=nowhere"}, Env: map[string]string{"DOCKER_CONFIG": dir}}, ""},
 		{Engine{Tool: "podman"}, ""},

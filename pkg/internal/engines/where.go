@@ -18,17 +18,11 @@ func (e Engine) Socket() string {
 	if e.Tool != "docker" {
 		return ""
 	}
-	for i := 0; i < len(e.Options); i++ {
-		key, value, joined := strings.Cut(e.Options[i], "=")
-		if !joined && i+1 < len(e.Options) {
-			value = e.Options[i+1]
-		}
-		switch key {
-		case "-H", "--host":
-			return unixPath(value)
-		case "-c", "--context":
-			return e.contextSocket(value)
-		}
+	if h, ok := e.option("host"); ok {
+		return unixPath(h)
+	}
+	if c, ok := e.option("context"); ok {
+		return e.contextSocket(c)
 	}
 	if h := e.Env["DOCKER_HOST"]; h != "" {
 		return unixPath(h)
@@ -37,6 +31,16 @@ func (e Engine) Socket() string {
 		return e.contextSocket(c)
 	}
 	return e.contextSocket(e.currentContext())
+}
+
+// option is the value of one of the options.
+func (e Engine) option(name string) (value string, ok bool) {
+	for _, o := range e.Options {
+		if v, found := strings.CutPrefix(o, "--"+name+"="); found {
+			value, ok = v, true // the last one counts
+		}
+	}
+	return value, ok
 }
 
 // unixPath is the path in a host such as unix:///run/docker.sock, "" for others.
@@ -49,13 +53,8 @@ func unixPath(host string) string {
 
 // configDir is where the docker command keeps its contexts.
 func (e Engine) configDir() string {
-	for i, o := range e.Options {
-		if v, ok := strings.CutPrefix(o, "--config="); ok {
-			return v
-		}
-		if o == "--config" && i+1 < len(e.Options) {
-			return e.Options[i+1]
-		}
+	if d, ok := e.option("config"); ok {
+		return d
 	}
 	if d := e.Env["DOCKER_CONFIG"]; d != "" {
 		return d

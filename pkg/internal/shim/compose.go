@@ -32,14 +32,15 @@ type composeCall struct {
 // parseCompose takes a command line apart. args are without the command's name.
 func parseCompose(args []string) composeCall {
 	var c composeCall
-	n, ok := composeOptions().skip(args, func(name, value string, span []string) {
+	engine := whose("docker")
+	n, ok := composeOptions().skip(args, func(name, value string) {
 		switch name {
 		case "file", "f":
 			c.files = append(c.files, value)
 		case "project-directory", "workdir":
 			c.dir = value
 		case "host", "H", "context", "c":
-			c.engine = append(c.engine, span...)
+			c.engine = append(c.engine, composeOptions().written(engine[name], name, value))
 		}
 	})
 	if !ok || n >= len(args) {

@@ -41,18 +41,36 @@ func engineOptions(tool string) (o options, ok bool) {
 	return options{}, false
 }
 
-// whose are the options that say which engine is meant. No option that names a program is
-// among them: who closes the session repeats these.
-func whose(tool string) []string {
+// whose are the options that say which engine is meant, each with the long name that it is
+// written down by. No option that names a program is among them: who closes the session
+// repeats these.
+func whose(tool string) map[string]string {
+	long := map[string]string{}
+	var names []string
 	switch tool {
 	case "docker":
-		return []string{"config", "context", "c", "host", "H", "tls", "tlsverify", "tlscacert", "tlscert", "tlskey"}
+		long["c"], long["H"] = "context", "host"
+		names = []string{"config", "context", "host", "tls", "tlsverify", "tlscacert", "tlscert", "tlskey"}
 	case "podman":
-		return []string{"connection", "c", "context", "host", "H", "identity", "imagestore", "remote", "r", "root", "runroot", "storage-driver", "tmpdir", "transient-store", "url"}
+		long["c"], long["H"], long["r"] = "connection", "url", "remote"
+		long["host"] = "url" // as docker has it; podman's --context does nothing
+		names = []string{"connection", "identity", "imagestore", "remote", "root", "runroot", "storage-driver", "tmpdir", "transient-store", "url"}
 	case "nerdctl":
-		return []string{"address", "a", "host", "H", "namespace", "n", "data-root"}
+		long["a"], long["H"], long["n"] = "address", "host", "namespace"
+		names = []string{"address", "host", "namespace", "data-root"}
 	}
-	return nil
+	for _, n := range names {
+		long[n] = n
+	}
+	return long
+}
+
+// written is an option as it is written down: in one word.
+func (o options) written(long, name, value string) string {
+	if value == "" && slices.Contains(o.flags, name) {
+		return "--" + long
+	}
+	return "--" + long + "=" + value
 }
 
 // call is a command line of an engine's command, taken apart.
@@ -77,9 +95,10 @@ func parse(tool string, args []string) call {
 	if !ok {
 		return c
 	}
-	n, ok := opts.skip(args, func(name, _ string, span []string) {
-		if slices.Contains(whose(tool), name) && c.pure(opts, span) {
-			c.engine = append(c.engine, span...)
+	engine := whose(tool)
+	n, ok := opts.skip(args, func(name, value string) {
+		if long := engine[name]; long != "" {
+			c.engine = append(c.engine, opts.written(long, name, value))
 		}
 		if name == "cgroup-manager" {
 			c.ownCgroup = true
@@ -111,16 +130,6 @@ func parse(tool string, args []string) call {
 	}
 	c.look(args[n:])
 	return c
-}
-
-// pure says whether an option stands alone in its argument: letters that are written
-// together cannot be taken apart, and nothing is lost if they name no engine.
-func (c *call) pure(o options, span []string) bool {
-	a := span[0]
-	if strings.HasPrefix(a, "--") || len(a) == 2 {
-		return true
-	}
-	return slices.Contains(o.values, a[1:2])
 }
 
 // look finds what the user decides himself. It may take an argument of the container's

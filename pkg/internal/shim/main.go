@@ -184,7 +184,7 @@ func (s *shim) local(e *engines.Engine) bool {
 	}
 	for _, o := range e.Options {
 		switch name, _, _ := strings.Cut(o, "="); name {
-		case "--remote", "-r", "--url", "--connection", "-c", "--context", "--host", "-H":
+		case "--remote", "--url", "--connection":
 			return false
 		}
 	}

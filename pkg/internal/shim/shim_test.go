@@ -54,11 +54,18 @@ func TestParse(t *testing.T) {
 // What says which engine is meant is kept for the close; what names a program is not.
 func TestParseEngine(t *testing.T) {
 	for line, want := range map[string]string{
-		"docker -H unix:///x.sock --config c run a":                     "-H unix:///x.sock --config c",
-		"docker -Dc far run a":                                          "",
-		"docker -cfar run a":                                            "-cfar",
-		"podman --conmon /tmp/evil --runtime /tmp/evil --root /r run a": "--root /r",
+		"docker -H unix:///x.sock --config c run a":                     "--host=unix:///x.sock --config=c",
+		"docker -Hunix:///x.sock run a":                                 "--host=unix:///x.sock",
+		"docker -H=unix:///x.sock run a":                                "--host=unix:///x.sock",
+		"docker -DH unix:///x.sock run a":                               "--host=unix:///x.sock",
+		"docker --host=unix:///x.sock run a":                            "--host=unix:///x.sock",
+		"docker -Dc far run a":                                          "--context=far",
+		"docker -cfar --tls --tlsverify=false run a":                    "--context=far --tls --tlsverify=false",
+		"docker -c far compose up":                                      "--context=far",
+		"podman -rc far run a":                                          "--remote --connection=far",
+		"podman --conmon /tmp/evil --runtime /tmp/evil --root /r run a": "--root=/r",
 		"podman --hooks-dir=/tmp/evil run a":                            "",
+		"nerdctl -n k8s -a=/c.sock run a":                               "--namespace=k8s --address=/c.sock",
 	} {
 		words := strings.Fields(line)
 		if got := strings.Join(parse(words[0], words[1:]).engine, " "); got != want {
@@ -95,6 +102,14 @@ func TestParseCompose(t *testing.T) {
 			got = strings.ReplaceAll(strings.Join(c.with(args, "X"), " "), "-f X", "F")
 		}
 		if got != want {
+			t.Errorf("%s: %q, want %q", line, got, want)
+		}
+	}
+}
+
+func TestParseComposeEngine(t *testing.T) {
+	for line, want := range map[string]string{"-H unix:///x.sock up": "--host=unix:///x.sock", "-Hunix:///x.sock up": "--host=unix:///x.sock", "-c=far -f a up": "--context=far", "--context far up": "--context=far"} {
+		if got := strings.Join(parseCompose(strings.Fields(line)).engine, " "); got != want {
 			t.Errorf("%s: %q, want %q", line, got, want)
 		}
 	}

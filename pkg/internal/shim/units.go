@@ -26,7 +26,7 @@ type unitCall struct {
 
 func parseUnit(args []string) unitCall {
 	var c unitCall
-	_, ok := systemdRun().skip(args, func(name, value string, _ []string) {
+	_, ok := systemdRun().skip(args, func(name, value string) {
 		switch name {
 		case "user":
 			c.user = true
