@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/sessionbox/sessionbox/pkg/store"
@@ -60,7 +61,9 @@ func unitsIn(dir, manager string, rec *store.Session) []UnitInfo {
 		case u.Inside && engineScope(name): // a container
 			continue
 		case u.Inside, rec.Cookie != "" && strings.Contains(text, EnvCookie+"="+rec.Cookie):
-			ours[strings.TrimSuffix(name, kind)] = true
+			if kind == ".service" {
+				ours[strings.TrimSuffix(name, kind)] = true
+			}
 		case kind == ".scope", strings.HasPrefix(slice, "sessionbox-"), strings.Contains(text, EnvCookie+"="):
 			continue // of another session, or a scope
 		default:
@@ -72,9 +75,9 @@ func unitsIn(dir, manager string, rec *store.Session) []UnitInfo {
 		}
 		all = append(all, u)
 	}
-	// A timer says nothing of whose it is; the service of its name does.
+	// What starts a service says nothing of whose it is; the service of its name does.
 	for i := range all {
-		if ours[strings.TrimSuffix(all[i].Name, filepath.Ext(all[i].Name))] {
+		if starts(all[i].Name) && ours[strings.TrimSuffix(all[i].Name, filepath.Ext(all[i].Name))] {
 			all[i].Fate, all[i].Why = fateAlive, ""
 		}
 	}
@@ -114,13 +117,13 @@ func setting(text, name string) string {
 	return ""
 }
 
-// endUnits has the manager end the session's units. One that restarts by itself, or
-// waits for its time, is ended by nothing else.
+// endUnits has the manager end those of the session's units that are alive. One that restarts
+// by itself, or waits for its time, is ended by nothing else.
 func (h *hired) endUnits(ctx context.Context) {
 	h.mu.Lock()
 	units := slices.Clone(h.units)
 	h.mu.Unlock()
-	if !slices.ContainsFunc(units, func(u UnitInfo) bool { return u.Fate != FateSuspect }) {
+	if !slices.ContainsFunc(units, func(u UnitInfo) bool { return u.Fate == fateAlive }) {
 		return
 	}
 	mgr, err := h.c.m.dial(ctx)
@@ -128,33 +131,42 @@ func (h *hired) endUnits(ctx context.Context) {
 		return // finish says so, if they are there then
 	}
 	defer mgr.Close()
-	grace := h.c.grace()
-	// Timers first: they would start the service anew.
-	slices.SortStableFunc(units, func(a, b UnitInfo) int { return isService(a.Name) - isService(b.Name) })
-	for i := range units {
-		if units[i].Fate == FateSuspect {
-			continue
-		}
-		killed, err := mgr.End(ctx, units[i].Name, grace)
-		switch {
-		case err != nil:
-			units[i].Why = err.Error()
-		case killed:
-			units[i].Fate = FateKilled
-		default:
-			units[i].Fate = FateEnded
-		}
-	}
+	end := func(name string) (bool, error) { return mgr.End(ctx, name, h.c.grace()) }
+	endAll(units, end)
 	h.mu.Lock()
 	h.units = units
 	h.mu.Unlock()
 }
 
-func isService(name string) int {
-	if strings.HasSuffix(name, ".service") || strings.HasSuffix(name, ".scope") {
-		return 1
+// endAll ends the units that are alive, all at once: each has the grace. Those that would
+// start a service anew go first.
+func endAll(units []UnitInfo, end func(name string) (killed bool, err error)) {
+	for _, first := range []bool{true, false} {
+		var wg sync.WaitGroup
+		for i := range units {
+			u := &units[i]
+			if u.Fate != fateAlive || starts(u.Name) != first {
+				continue
+			}
+			wg.Go(func() {
+				killed, err := end(u.Name)
+				switch {
+				case err != nil:
+					u.Why = err.Error()
+				case killed:
+					u.Fate = FateKilled
+				default:
+					u.Fate = FateEnded
+				}
+			})
+		}
+		wg.Wait()
 	}
-	return 0
+}
+
+// starts says whether a unit is one that starts the service of its name.
+func starts(name string) bool {
+	return slices.Contains([]string{".timer", ".path", ".socket"}, filepath.Ext(name))
 }
 
 // leftTime bounds ending what is left of units when the box is empty.

@@ -1,8 +1,11 @@
 package session
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
+	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -35,12 +38,18 @@ func TestUnitsOf(t *testing.T) {
 	write("theirs.service", "[Service]\nSlice=sessionbox-bbbbbbbbbb.slice\n", -time.Second)
 	write("since.service", "[Service]\n", -time.Second)
 	write("before.service", "[Service]\n", hour)
+	// The user's own, of the same names as what is the session's.
+	write("work.scope", "[Scope]\nSlice=sessionbox-abcdefghij.slice\n", -time.Second)
+	write("work.service", "[Service]\n", -time.Second)
+	write("tick.timer", "[Timer]\nEnvironment=\""+mine+"\"\n", -time.Second)
+	write("tick.service", "[Service]\n", -time.Second)
 	rec := store.Session{ID: "abcdefghij", Cookie: "00112233", Unit: "sessionbox-abcdefghij.slice", Created: opened}
 	got := map[string]UnitInfo{}
 	for _, u := range unitsIn(dir, "user", &rec) {
 		got[u.Name] = u
 	}
-	for name, fate := range map[string]string{"marked.service": fateAlive, "marked.timer": fateAlive, "placed.service": fateAlive, "since.service": FateSuspect} {
+	for name, fate := range map[string]string{"marked.service": fateAlive, "marked.timer": fateAlive, "placed.service": fateAlive, "since.service": FateSuspect,
+		"work.scope": fateAlive, "work.service": FateSuspect, "tick.timer": fateAlive, "tick.service": FateSuspect} {
 		if got[name].Fate != fate {
 			t.Errorf("%s: %+v, want %s", name, got[name], fate)
 		}
@@ -48,5 +57,41 @@ func TestUnitsOf(t *testing.T) {
 	}
 	if len(got) > 0 {
 		t.Errorf("taken for the session's, or suspected: %+v", got)
+	}
+}
+
+// TestEndAll: all are ended at once, those that start others first, and nothing that is
+// not alive: a unit of its name may have come since.
+func TestEndAll(t *testing.T) {
+	units := []UnitInfo{
+		{Name: "a.service", Fate: fateAlive}, {Name: "gone.service", Fate: FateEnded}, {Name: "killed.scope", Fate: FateKilled},
+		{Name: "suspect.service", Fate: FateSuspect}, {Name: "b.scope", Fate: fateAlive}, {Name: "a.timer", Fate: fateAlive}, {Name: "c.path", Fate: fateAlive},
+	}
+	var mu sync.Mutex
+	var order []string
+	meet := map[bool]*sync.WaitGroup{true: {}, false: {}}
+	meet[true].Add(2)
+	meet[false].Add(2)
+	endAll(units, func(name string) (bool, error) {
+		mu.Lock()
+		order = append(order, name)
+		mu.Unlock()
+		both := meet[starts(name)]
+		both.Done()
+		both.Wait() // each waits for the other
+		if name == "c.path" {
+			return false, errors.New("busy")
+		}
+		return name == "b.scope", nil
+	})
+	if len(order) != 4 || !starts(order[0]) || !starts(order[1]) {
+		t.Errorf("ended in this order: %q", order)
+	}
+	var fates []string
+	for _, u := range units {
+		fates = append(fates, u.Fate)
+	}
+	if want := []string{FateEnded, FateEnded, FateKilled, FateSuspect, FateKilled, FateEnded, fateAlive}; !slices.Equal(fates, want) || units[6].Why != "busy" {
+		t.Errorf("fates %q, want %q; %+v", fates, want, units[6])
 	}
 }
