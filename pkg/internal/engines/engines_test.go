@@ -248,6 +248,9 @@ func TestProof(t *testing.T) {
 	if !p.Made(token) || token == p.NewToken() {
 		t.Errorf("token %q", token)
 	}
+	if again := p.TokenFor("compose"); !p.Made(again) || again != p.TokenFor("compose") || again == p.TokenFor("other") {
+		t.Errorf("token for a purpose %q", again)
+	}
 	for _, forged := range []string{"", ".", "abc", token + "0", strings.Replace(token, ".", "0.", 1), Proof{Cookie: "4567"}.NewToken()} {
 		if p.Made(forged) {
 			t.Errorf("%q is taken for genuine", forged)

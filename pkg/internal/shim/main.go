@@ -2,12 +2,15 @@ package shim
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -237,8 +240,10 @@ func (s *shim) compose(tool string, before, args, engine []string) ([]string, er
 	if len(files) == 0 {
 		return all(args), nil // compose will say so
 	}
-	services := s.services(all(append(slices.Clone(args[:k.at]), "config", "--services")))
-	if len(services) == 0 {
+	e := s.asked(append(engine, k.engine...))
+	e.Tool = tool
+	services, foreign := s.project(all(args[:k.at]), &e)
+	if len(services) == 0 || foreign {
 		return all(args), nil
 	}
 	first := files[0]
@@ -246,22 +251,26 @@ func (s *shim) compose(tool string, before, args, engine []string) ([]string, er
 		first = filepath.Join(dir, first)
 	}
 	base, _ := os.ReadFile(first) // its version alone
-	e := s.asked(append(engine, k.engine...))
-	e.Tool = tool
 	driver, err := s.note(e)
 	if err != nil {
 		return nil, err
 	}
-	labels, token := s.labels()
-	text, err := override(base, services, labels, s.parent(driver))
+	text, err := override(base, services, s.composeLabels(), s.parent(driver))
 	if err != nil {
 		return nil, err
 	}
-	path := s.dir.path("compose-" + engines.Nonce(token) + ".yaml")
+	sum := sha256.Sum256(text)
+	path := s.dir.path("compose-" + hex.EncodeToString(sum[:8]) + ".yaml")
 	if err := writeFile(path, text); err != nil {
 		return nil, err
 	}
 	return all(k.with(args, append(slices.Clone(found), path)...)), nil
+}
+
+// composeLabels are the same in all calls of a session: compose makes every container anew
+// whose labels are others than those that it has.
+func (s *shim) composeLabels() map[string]string {
+	return map[string]string{engines.LabelID: s.c.ID, engines.LabelToken: engines.Proof{Cookie: s.c.Cookie}.TokenFor("compose")}
 }
 
 // composeFileEnv is COMPOSE_FILE, from the environment or from the .env file that
@@ -280,19 +289,47 @@ func composeFileEnv(dir string) string {
 	return ""
 }
 
-// servicesTime bounds asking compose for the names of its services.
-const servicesTime = time.Minute
+// composeTime bounds asking compose what its project is.
+const composeTime = time.Minute
 
-func (s *shim) services(args []string) []string {
-	ctx, cancel := context.WithTimeout(context.Background(), servicesTime)
+// project gives the names of the services of a compose project, also of those that no
+// active profile has, and whether it has containers already that are not the session's, or
+// that cannot be told: labels would have compose make them anew, and the close end them. call
+// is what stands before the verb.
+func (s *shim) project(call []string, e *engines.Engine) (services []string, foreign bool) {
+	ctx, cancel := context.WithTimeout(context.Background(), composeTime)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, s.path, args...)
-	cmd.WaitDelay = time.Second
-	out, err := cmd.Output()
-	if err != nil {
-		return nil // compose itself will say what is wrong
+	ask := func(args ...string) ([]string, error) {
+		cmd := exec.CommandContext(ctx, s.path, slices.Concat(call, args)...)
+		cmd.WaitDelay = time.Second
+		out, err := cmd.Output()
+		if err != nil {
+			return nil, err // compose itself will say what is wrong
+		}
+		return strings.Fields(string(out)), nil
 	}
-	return strings.Fields(string(out))
+	var active, all, there []string
+	var err error
+	var wg sync.WaitGroup
+	wg.Go(func() { active, _ = ask("config", "--services") })
+	wg.Go(func() { all, _ = ask("--profile", "*", "config", "--services") }) // not known to old ones
+	wg.Go(func() {
+		if there, err = ask("ps", "-a", "-q"); err != nil {
+			there, err = ask("ps", "-q") // of all, in old ones
+		}
+	})
+	wg.Wait()
+	services = slices.Compact(slices.Sorted(slices.Values(append(active, all...))))
+	if err != nil || len(there) == 0 {
+		return services, err != nil
+	}
+	ours, err := e.List(ctx, s.c.ID)
+	if err != nil {
+		return services, true
+	}
+	return services, slices.ContainsFunc(there, func(id string) bool {
+		return !slices.ContainsFunc(ours, func(c engines.Container) bool { return c.ID == id })
+	})
 }
 
 // unit adds to a command line of systemd-run.

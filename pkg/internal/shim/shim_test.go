@@ -1,6 +1,9 @@
 package shim
 
 import (
+	"io"
+	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -149,6 +152,88 @@ func TestOverride(t *testing.T) {
 	want := "version: \"2.4\"\n" + `services: {"we\"ird":{"labels":{"sessionbox":"a$$b"},"cgroup_parent":"x.slice"},"web":{"labels":{"sessionbox":"a$$b"},"cgroup_parent":"x.slice"}}` + "\n"
 	if err != nil || string(got) != want {
 		t.Errorf("%v:\n got %s\nwant %s", err, got, want)
+	}
+}
+
+// TestCompose: each call labels all services alike, so that compose leaves alone what runs;
+// and a project that runs already, of somebody else, is not touched.
+func TestCompose(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("compose.yaml", "services:\n")
+	write("compose", `#!/bin/sh
+cd `+dir+`
+case "$*" in
+*"--profile * config --services") [ -e old ] && exit 1; echo db; echo web; echo debug;;
+*"config --services") echo web; echo db;;
+*"ps -a -q") [ -e old ] && exit 1; cat ids;;
+*"ps -q") [ -e broken ] && exit 1; cat ids;;
+*) exit 1;;
+esac
+`)
+	l, err := net.Listen("unix", filepath.Join(dir, "s.sock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		io.WriteString(w, `[{"Id":"ours","Labels":{"sessionbox":"abcdefghij"}},{"Id":"another","Labels":{"sessionbox":"bbbbbbbbbb"}}]`)
+	})}
+	go server.Serve(l)
+	t.Cleanup(func() { server.Close() })
+	t.Setenv("DOCKER_HOST", "unix://"+l.Addr().String())
+	t.Setenv("COMPOSE_FILE", "")
+	t.Chdir(dir)
+	d, err := Make(filepath.Join(dir, "shims"), Config{ID: "abcdefghij", Cookie: "c00c1e"}, "/proc/self/exe")
+	if err != nil {
+		t.Fatal(err)
+	}
+	up := func() (args []string, override string) {
+		t.Helper()
+		s := shim{name: "docker-compose", path: filepath.Join(dir, "compose"), dir: d, c: Config{ID: "abcdefghij", Cookie: "c00c1e"}}
+		args, code := s.rewrite([]string{"up", "-d"})
+		if code >= 0 {
+			t.Fatalf("exit code %d", code)
+		}
+		if len(args) == 2 {
+			return args, ""
+		}
+		b, err := os.ReadFile(args[3])
+		if err != nil || !slices.Equal(args[:3], []string{"-f", filepath.Join(dir, "compose.yaml"), "-f"}) {
+			t.Fatalf("%q, %v", args, err)
+		}
+		return args, string(b)
+	}
+	write("ids", "")
+	args, text := up()
+	for _, want := range []string{`"web":`, `"db":`, `"debug":`, `"sessionbox":"abcdefghij"`, `"sessionbox.token":"`} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %s in %s", want, text)
+		}
+	}
+	if strings.Contains(text, "sessionbox.by") {
+		t.Errorf("who asked is in %s", text)
+	}
+	write("ids", "ours\n")
+	if again, same := up(); !slices.Equal(again, args) || same != text {
+		t.Errorf("the second call is %q with %s", again, same)
+	}
+	write("old", "")
+	if _, text := up(); !strings.Contains(text, `"web":`) || strings.Contains(text, `"debug":`) {
+		t.Errorf("with an old compose: %s", text)
+	}
+	write("ids", "ours\nanother\n")
+	if args, _ := up(); len(args) != 2 {
+		t.Errorf("another's project is called with %q", args)
+	}
+	write("ids", "")
+	write("broken", "")
+	if args, _ := up(); len(args) != 2 {
+		t.Errorf("a project of which nothing is known is called with %q", args)
 	}
 }
 
