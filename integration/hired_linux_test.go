@@ -292,7 +292,7 @@ func TestHiredNestedHangs(t *testing.T) {
 	p := r.payloads("box")
 	outer := r.open("hired-outer", "--shims")
 	inner := r.exec(outer, bin(), "open", "--shims", "--name", "hired-inner").must(t, 0, "open inside").text()
-	r.exec(outer, bin(), "exec", inner, "--", "docker", "run", "bb").must(t, 0, "docker inside")
+	made := r.exec(outer, bin(), "exec", inner, "--", "docker", "run", "bb").must(t, 0, "docker inside").text()
 	r.detach(outer, p.argv("payload")...)
 	p.await(1)
 	over := make(chan struct{})
@@ -320,7 +320,9 @@ func TestHiredNestedHangs(t *testing.T) {
 	e.mu.Lock()
 	e.answer = nil
 	e.mu.Unlock()
-	r.closed(outer, "--now")
+	if receipt := r.closed(outer, "--now"); len(receipt.Nested) != 1 || len(receipt.Nested[0].Containers) != 1 || e.there(made) {
+		t.Errorf("the close when the engine answers says of the session inside: %+v; its container is there: %t", receipt.Nested, e.there(made))
+	}
 	// One that refuses is asked again, when all boxes are empty.
 	asked = nil
 	outer = r.open("hired-outer-2", "--shims")

@@ -306,6 +306,9 @@ func (c *closing) rest(ctx context.Context) error {
 		return err
 	}
 	if others != nil { // the box is gone, the record stays: the next close asks again
+		if err := c.m.store.MarkBoxless(); err != nil {
+			c.note(err.Error())
+		}
 		return others
 	}
 	return c.removeTmp(whole)

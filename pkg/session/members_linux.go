@@ -84,10 +84,22 @@ func (m *Manager) children(rec *store.Session, box Box) []string {
 			if m.store.MayHaveLineage() { // it costs reading all records
 				ids = append(ids, m.recordedInside(rec, store.KindLineage)...)
 			}
+			if m.store.MayHaveBoxless() {
+				ids = append(ids, m.boxless(rec, ids)...)
+			}
 			return ids
 		}
 	}
 	return m.recordedInside(rec, "")
+}
+
+// boxless are the sessions inside of one, other than those known, whose close has removed
+// their box and is not finished.
+func (m *Manager) boxless(rec *store.Session, known []string) []string {
+	return slices.DeleteFunc(m.recordedInside(rec, ""), func(id string) bool {
+		r, err := m.store.Get(id)
+		return slices.Contains(known, id) || err != nil || r.State != store.StateClosing
+	})
 }
 
 // onlyBox says of a session without a usable record that there is no other directory
