@@ -90,7 +90,7 @@ func (m *Manager) makeShims(rec *store.Session) {
 
 // shimConfig is what the shims are told of a session.
 func (m *Manager) shimConfig(rec *store.Session) shim.Config {
-	c := shim.Config{ID: rec.ID, Cookie: rec.Cookie, TableLock: m.tableLock()}
+	c := shim.Config{ID: rec.ID, Cookie: rec.Cookie, Strict: rec.Strict, TableLock: m.tableLock()}
 	switch rec.Kind {
 	case store.KindSystemd:
 		c.Slice, c.User = rec.Unit, os.Geteuid() != 0

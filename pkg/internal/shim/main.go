@@ -79,6 +79,11 @@ type shim struct {
 // rewrite gives the arguments of the real command; code is not negative if it was run
 // already, or must not be.
 func (s *shim) rewrite(args []string) ([]string, int) {
+	if s.c.Strict {
+		// The daemons of this machine are out of reach, and the records cannot be written:
+		// what is left are engines elsewhere.
+		return args, -1
+	}
 	var err error
 	switch s.name {
 	case "systemd-run":

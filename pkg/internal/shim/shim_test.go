@@ -452,6 +452,16 @@ func TestNotNoted(t *testing.T) {
 	}
 }
 
+// In a strict session nothing can be noted, and what is reached is elsewhere.
+func TestStrict(t *testing.T) {
+	for _, name := range []string{"docker", "docker-compose", "systemd-run"} {
+		s := shim{name: name, path: "/nonexistent/" + name, dir: "/nonexistent", c: Config{ID: "abcdefghij", Cookie: "c", Strict: true}}
+		if args, code := s.rewrite([]string{"run", "bb"}); code >= 0 || !slices.Equal(args, []string{"run", "bb"}) {
+			t.Errorf("%s became %q, %d", name, args, code)
+		}
+	}
+}
+
 func TestContainerID(t *testing.T) {
 	d := Dir(t.TempDir())
 	for _, sub := range []string{"ids", "engines"} {
