@@ -23,14 +23,11 @@ const jobTime = 10 * time.Second
 // what that is. What at has started already carries the cookie: it is found as a stray.
 func (m *Manager) endJobs(ctx context.Context, rec *store.Session, dry bool) []JobInfo {
 	dir := m.shimDir(rec)
-	if dir == "" {
-		return nil
+	all := endAt(ctx, rec.Cookie, dir != "" && dir.Jobs(), dry)
+	if dir != "" {
+		all = append(all, endCron(ctx, dir, m.tableLock(), dry)...)
 	}
-	var all []JobInfo
-	if dir.Jobs() {
-		all = append(all, endAt(ctx, rec.Cookie, dry)...)
-	}
-	return append(all, endCron(ctx, dir, m.tableLock(), dry)...)
+	return all
 }
 
 // toolPath finds a command that is part of the system, by where it is and not by the PATH
@@ -63,11 +60,18 @@ func tool(ctx context.Context, stdin, name string, args ...string) (string, erro
 }
 
 // endAt removes the jobs whose environment, which at wrote down with them, has the
-// session's cookie.
-func endAt(ctx context.Context, cookie string, dry bool) []JobInfo {
+// session's cookie: also those that were queued past its shims. queued says that there may be
+// some for certain.
+func endAt(ctx context.Context, cookie string, queued, dry bool) []JobInfo {
+	if cookie == "" {
+		return nil
+	}
 	out, err := tool(ctx, "", "atq")
-	if err != nil {
+	switch {
+	case err != nil && queued:
 		return []JobInfo{{Kind: "at", Fate: FateSuspect, Why: "its jobs cannot be listed: " + err.Error()}}
+	case err != nil:
+		return nil
 	}
 	var all []JobInfo
 	for line := range strings.Lines(out) {

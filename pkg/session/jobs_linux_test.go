@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/sessionbox/sessionbox/pkg/internal/shim"
+	"github.com/sessionbox/sessionbox/pkg/store"
 )
 
 // cron is a user's crontab: a command in the PATH that keeps the table in a file, and
@@ -253,5 +254,50 @@ func TestCrontabHeld(t *testing.T) {
 	}
 	if fates := r.closed(); fates["1 1 * * * own"] != FateRemoved {
 		t.Errorf("then: %v", fates)
+	}
+}
+
+// TestAtPastShims: a job of at is proven by the cookie that at wrote down, whether it was
+// queued through a shim of the session or not; others stay.
+func TestAtPastShims(t *testing.T) {
+	home := t.TempDir()
+	for name, text := range map[string]string{
+		"bin/atq":  `printf '1\tTue Dec  1 04:00:00 2026 a me\n2\tTue Dec  1 04:00:00 2026 a me\n3\tTue Dec  1 04:00:00 2026 = me\n' | while read -r n rest; do [ ! -e ` + home + `/$n ] || printf '%s\t%s\n' "$n" "$rest"; done`,
+		"bin/at":   `cat ` + home + `/$2`,
+		"bin/atrm": `rm ` + home + `/$1`,
+		"1":        "SESSIONBOX_COOKIE=c00c1e; export SESSIONBOX_COOKIE\nrun one\n",
+		"2":        "SESSIONBOX_COOKIE=another; export SESSIONBOX_COOKIE\nrun two\n",
+		"3":        "SESSIONBOX_COOKIE=c00c1e; export SESSIONBOX_COOKIE\nruns\n",
+	} {
+		path := filepath.Join(home, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if strings.HasPrefix(name, "bin/") {
+			text = "#!/bin/sh\n" + text
+		}
+		if err := os.WriteFile(path, []byte(text), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Setenv("PATH", filepath.Join(home, "bin")+":/usr/bin:/bin")
+	m, err := New(Config{StateDir: t.TempDir(), NoGuard: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rec := store.Session{ID: "abcdefghij", Cookie: "c00c1e"} // without shims
+	if all := m.endJobs(t.Context(), &rec, true); len(all) != 1 || all[0].Fate != fateAlive || all[0].ID != "1" || all[0].Line != "run one" {
+		t.Errorf("to be seen: %+v", all)
+	}
+	if all := m.endJobs(t.Context(), &rec, false); len(all) != 1 || all[0].Fate != FateRemoved {
+		t.Errorf("ended: %+v", all)
+	}
+	for job, want := range map[string]bool{"1": false, "2": true, "3": true} {
+		if _, err := os.Stat(filepath.Join(home, job)); (err == nil) != want {
+			t.Errorf("job %s is there: %t", job, !want)
+		}
+	}
+	if all := m.endJobs(t.Context(), &store.Session{ID: "abcdefghij"}, false); len(all) > 0 {
+		t.Errorf("of a session whose cookie is not known: %+v", all)
 	}
 }

@@ -262,13 +262,14 @@ func tableFile(args []string) (file string, ok bool) {
 	return "", false
 }
 
-// crontab runs the real command, and notes what it has done to the table.
-func (s *shim) crontab(args []string) int {
+// crontab runs the real command, and notes what it has done to the table. plain are the
+// arguments without the name of the user.
+func (s *shim) crontab(args, plain []string) int {
 	cannot := func(err error) int {
 		return fail(exitOwnFailure, fmt.Sprintf("crontab was not started, as it cannot be noted what of the table is the session's: %v", err),
 			s.path+" works without, and the session's close will not know of it")
 	}
-	text, stdin, known, err := installed(args)
+	text, stdin, known, err := installed(plain)
 	if err != nil {
 		return cannot(fmt.Errorf("read the new table: %w", err))
 	}

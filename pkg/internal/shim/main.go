@@ -93,8 +93,8 @@ func (s *shim) rewrite(args []string) ([]string, int) {
 			err = writeFile(s.dir.path("jobs"), nil)
 		}
 	case "crontab":
-		if installs(args) && !foreignTable(args) {
-			return args, s.crontab(args)
+		if rest, own := ownTable(args, userName()); own && installs(rest) {
+			return args, s.crontab(args, rest)
 		}
 	case "docker-compose":
 		args, err = s.compose("docker", nil, args, nil)

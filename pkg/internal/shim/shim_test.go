@@ -273,6 +273,18 @@ func TestQueues(t *testing.T) {
 	}
 }
 
+func TestOwnTable(t *testing.T) {
+	for line, want := range map[string]string{"-": "-", "-u me -": "-", "-ume -e": "-e", "-u me": "", "-u you -": "no", "-uyou -r": "no", "-u": "no", "file": "file"} {
+		rest, own := ownTable(strings.Fields(line), "me")
+		if got := strings.Join(rest, " "); own != (want != "no") || own && got != want {
+			t.Errorf("crontab %s: %q, own %t", line, got, own)
+		}
+	}
+	if _, own := ownTable([]string{"-u", "", "-"}, ""); own {
+		t.Error("a user without a name has a table")
+	}
+}
+
 func TestCrontabLines(t *testing.T) {
 	before := "# mine\n1 1 * * * a\n1 1 * * * a\n"
 	after := "# mine\n# his\n1 1 * * * a\n1 1 * * * a\n1 1 * * * a\n2 2 * * * b\n"

@@ -1,6 +1,7 @@
 package shim
 
 import (
+	"os/user"
 	"slices"
 	"strings"
 )
@@ -69,9 +70,32 @@ func installs(args []string) bool {
 	return true
 }
 
-// foreignTable says whether it is about another user's table.
-func foreignTable(args []string) bool {
-	return slices.ContainsFunc(args, func(a string) bool { return strings.HasPrefix(a, "-u") })
+// ownTable gives the arguments of crontab without the name of the user, and says whether
+// it is about the table of that user.
+func ownTable(args []string, user string) (rest []string, own bool) {
+	for i := 0; i < len(args); i++ {
+		name, found := strings.CutPrefix(args[i], "-u")
+		switch {
+		case !found || strings.HasPrefix(args[i], "--"):
+			rest = append(rest, args[i])
+			continue
+		case name == "" && i+1 < len(args):
+			i++
+			name = args[i]
+		}
+		if name != user || name == "" {
+			return args, false
+		}
+	}
+	return rest, true
+}
+
+// userName is who we are, as crontab is told.
+func userName() string {
+	if u, err := user.Current(); err == nil {
+		return u.Username
+	}
+	return ""
 }
 
 // Refuse says why a command is not to be used in a strict session, "" if it may be: what
