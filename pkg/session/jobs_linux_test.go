@@ -2,6 +2,7 @@ package session
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -32,7 +33,7 @@ if [ -s fail ]; then sed -i 1d fail; echo "fork: Cannot allocate memory" >&2; ex
 case "$1" in
 -l) [ -e table ] || { echo "no crontab for root" >&2; exit 1; }; cat table;;
 -r) rm table; [ ! -e after-write ] || sh ./after-write;;
--e) cat edit >>table;;
+-e) [ ! -e before-edit ] || . ./before-edit; cat edit >>table;;
 -) cat >new.$$ && mv new.$$ table;;
 *) exit 1;;
 esac
@@ -299,5 +300,27 @@ func TestAtPastShims(t *testing.T) {
 	}
 	if all := m.endJobs(t.Context(), &store.Session{ID: "abcdefghij"}, false); len(all) > 0 {
 		t.Errorf("of a session whose cookie is not known: %+v", all)
+	}
+}
+
+// TestCrontabSignals: the keys of a terminal do not end a shim under the editor; what asks
+// it to end is handed on.
+func TestCrontabSignals(t *testing.T) {
+	r := newCron(t, "")
+	r.write("edit", "1 1 * * * edited\n")
+	r.write("before-edit", "kill -INT $PPID; kill -QUIT $PPID")
+	r.must("crontab -e")
+	if got := r.table(); got != "1 1 * * * edited\n" {
+		t.Errorf("the table is %q", got)
+	}
+	for _, j := range endCron(t.Context(), r.dir, r.lock(), false) {
+		if j.Fate != FateSuspect {
+			t.Errorf("%+v", j)
+		}
+	}
+	r.write("before-edit", "trap 'exit 7' TERM; kill -TERM $PPID; while :; do sleep 0.02; done")
+	_, err := r.session("crontab -e")
+	if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.ExitCode() != 7 {
+		t.Errorf("asked to end: %v", err)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"os/signal"
 	"slices"
 	"strings"
 	"syscall"
@@ -298,7 +299,10 @@ func (s *shim) crontab(args, plain []string) int {
 	if stdin {
 		cmd.Stdin = strings.NewReader(text)
 	}
-	ran := cmd.Run()
+	signals := make(chan os.Signal, 8)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGHUP)
+	defer signal.Stop(signals)
+	ran := run(cmd, signals)
 	t.After, err = s.table()
 	if err == nil { // else the close sees what is there then, and proves nothing
 		t.Done, t.Proven = true, known && ran == nil && SameTable(t.After, text)
@@ -317,6 +321,26 @@ func (s *shim) crontab(args, plain []string) int {
 		return fail(exitCannotRun, fmt.Sprintf("cannot run %s: %v", s.path, ran), "")
 	}
 	return 0
+}
+
+// run runs a command as system(3) does: what the keys of a terminal send is for the command,
+// which has it from there; what was sent to us alone is handed on.
+func run(cmd *exec.Cmd, signals <-chan os.Signal) error {
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	for {
+		select {
+		case err := <-ended:
+			return err
+		case sig := <-signals:
+			if sig == syscall.SIGTERM || sig == syscall.SIGHUP {
+				_ = cmd.Process.Signal(sig) // it has ended, else
+			}
+		}
+	}
 }
 
 // tableRecord makes the name for the record of a call: they sort in the order of the calls.
