@@ -257,31 +257,48 @@ func hiredContainer(h *held) HiredContainer {
 		By: h.Labels[engines.LabelBy], Fate: fateAlive}
 }
 
+// usualTime bounds asking the docker that a session has not called.
+const usualTime = 300 * time.Millisecond
+
 // past gives the containers that were made since the session was opened and that no
 // session has put its label on: suspects, as engines do not say who asked. Asked are those
-// that the session has called, and docker.
+// that the session has called, and docker if it runs already.
 func (m *Manager) past(ctx context.Context, rec *store.Session, skip map[string]error, cookie string) []HiredContainer {
 	if !rec.Shims {
 		return nil // it did not want to know
 	}
-	list := m.enginesOf(rec)
-	if usual := (engines.Engine{Tool: "docker"}); usual.There() && !slices.ContainsFunc(list, func(e engines.Engine) bool { return e.Socket() == usual.Socket() }) {
+	list := without(m.enginesOf(rec), skip)
+	called := len(list)
+	usual := engines.Engine{Tool: "docker"}
+	if skip[usual.String()] == nil && engines.DockerRuns() && !slices.ContainsFunc(list, func(e engines.Engine) bool { return e.Socket() == usual.Socket() }) {
 		list = append(list, usual)
 	}
+	found := make([][]engines.Container, len(list))
+	var wg sync.WaitGroup
+	for i, e := range list {
+		wg.Go(func() {
+			ctx := ctx
+			if i >= called {
+				brief, cancel := context.WithTimeout(ctx, usualTime)
+				defer cancel()
+				ctx = brief
+			}
+			var err error
+			if found[i], err = e.Marked(cookie).Since(ctx, rec.Created); err != nil {
+				m.log.Debug("look for what went past the shims", "engine", e, "err", err)
+			}
+		})
+	}
+	wg.Wait()
 	seen := map[string]bool{}
 	var all []HiredContainer
-	for _, e := range without(list, skip) {
-		found, err := e.Marked(cookie).Since(ctx, rec.Created)
-		if err != nil {
-			m.log.Debug("look for what went past the shims", "engine", e, "err", err)
-			continue
-		}
-		for i := range found {
-			if seen[found[i].ID] {
+	for i, e := range list {
+		for _, f := range found[i] {
+			if seen[f.ID] {
 				continue // two ways may lead to one engine
 			}
-			seen[found[i].ID] = true
-			c := hiredContainer(&held{Container: found[i], engine: e})
+			seen[f.ID] = true
+			c := hiredContainer(&held{Container: f, engine: e})
 			c.Fate, c.Why = FateSuspect, "it was made since the session was opened, and not through its shims; its engine does not say by whom"
 			all = append(all, c)
 		}
