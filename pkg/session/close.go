@@ -687,7 +687,11 @@ func (c *closing) sweep(ctx context.Context, dry bool) error {
 		}
 		return nil
 	}
-	w, err := c.m.endStrays(ctx, &c.rec, c.listed(dry), dry, c.now)
+	skip := c.listed(dry)
+	for _, pid := range c.watching() {
+		skip[pid] = true
+	}
+	w, err := c.m.endStrays(ctx, &c.rec, skip, dry, c.now)
 	c.r.Strays = append(c.r.Strays, w.ended...)
 	c.r.Suspects = append(c.r.Suspects, w.suspects...)
 	c.r.Survivors = append(c.r.Survivors, w.left...)

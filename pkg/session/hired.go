@@ -313,6 +313,25 @@ func notAmong(all, known []HiredContainer) []HiredContainer {
 	})
 }
 
+// watching are the processes of podman beside containers that have survived. They are what
+// proves to the next close whose those are.
+func (c *closing) watching() []int {
+	survived := map[string]bool{}
+	for _, k := range c.r.Containers {
+		survived[k.ID] = k.Fate == FateSurvived
+	}
+	if !slices.Contains(slices.Collect(maps.Values(survived)), true) {
+		return nil
+	}
+	var pids []int
+	for _, w := range conmons(&c.rec) {
+		if survived[w.id] {
+			pids = append(pids, w.pid)
+		}
+	}
+	return pids
+}
+
 // hired is what a close does about what others started for the session.
 type hired struct {
 	c  *closing

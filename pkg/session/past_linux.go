@@ -14,6 +14,7 @@ import (
 type conmon struct {
 	engine engines.Engine
 	id     string
+	pid    int
 }
 
 // conmons finds those that carry a session's cookie. The container itself carries
@@ -47,7 +48,7 @@ func conmons(rec *store.Session) []conmon {
 		for i := 0; i+1 < len(argv); i++ {
 			if argv[i] == "-c" || argv[i] == "--cid" {
 				delete(env, EnvCookie)
-				all = append(all, conmon{engines.Engine{Tool: "podman", Env: env}, argv[i+1]})
+				all = append(all, conmon{engines.Engine{Tool: "podman", Env: env}, argv[i+1], pid})
 				break
 			}
 		}

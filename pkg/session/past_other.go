@@ -10,6 +10,7 @@ import (
 type conmon struct {
 	engine engines.Engine
 	id     string
+	pid    int
 }
 
 // conmons: podman's containers are in another machine here.

@@ -99,6 +99,8 @@ type details struct {
 	Name      string
 	Image     string
 	ImageName string // podman's
+	Pod       string
+	IsInfra   bool
 	Created   time.Time
 	State     struct {
 		Status   string
@@ -116,7 +118,7 @@ func (d *details) container() Container {
 		image = d.Config.Image
 	}
 	return Container{ID: d.ID, Name: strings.TrimPrefix(d.Name, "/"), Image: image, ImageID: d.Image,
-		Running: runs(d.State.Status), Labels: d.Config.Labels, Created: d.Created}
+		Running: runs(d.State.Status), Labels: d.Config.Labels, Created: d.Created, Infra: d.IsInfra && d.Pod != "", PodID: d.Pod}
 }
 
 // runs says of a state whether there are processes.

@@ -208,21 +208,12 @@ func (c cli) pods(ctx context.Context, label string) ([]Container, error) {
 	}
 	var all []Container
 	for id := range strings.FieldsSeq(string(out)) {
-		out, err := c.run(ctx, cliTime, "pod", "inspect", id)
+		p, err := c.pod(ctx, id)
 		if errors.Is(err, ErrGone) {
 			continue
 		}
 		if err != nil {
 			return nil, err
-		}
-		var p podInfo
-		// A list of one since podman 5.
-		if err := json.Unmarshal(out, &p); err != nil {
-			var list []podInfo
-			if err := json.Unmarshal(out, &list); err != nil || len(list) != 1 {
-				return nil, fmt.Errorf("its answer makes no sense: %w", err)
-			}
-			p = list[0]
 		}
 		all = append(all, Container{ID: p.ID, Name: p.Name, Image: "pod", Pod: true, Running: runs(p.State) || p.State == "Degraded", Labels: p.Labels})
 	}
@@ -232,6 +223,26 @@ func (c cli) pods(ctx context.Context, label string) ([]Container, error) {
 type podInfo struct {
 	ID, Name, State string
 	Labels          map[string]string
+	Containers      []struct {
+		ID string `json:"Id"`
+	}
+}
+
+func (c cli) pod(ctx context.Context, id string) (podInfo, error) {
+	out, err := c.run(ctx, cliTime, "pod", "inspect", id)
+	if err != nil {
+		return podInfo{}, err
+	}
+	var p podInfo
+	// A list of one since podman 5.
+	if err := json.Unmarshal(out, &p); err != nil {
+		var list []podInfo
+		if err := json.Unmarshal(out, &list); err != nil || len(list) != 1 {
+			return podInfo{}, fmt.Errorf("its answer makes no sense: %w", err)
+		}
+		p = list[0]
+	}
+	return p, nil
 }
 
 func (c cli) imageLabels(ctx context.Context, image string) (map[string]string, error) {
@@ -268,11 +279,29 @@ func (c cli) stop(ctx context.Context, t *Container, grace time.Duration) error 
 }
 
 func (c cli) remove(ctx context.Context, t *Container) error {
+	if t.Infra {
+		return c.removePod(ctx, t)
+	}
 	if t.Pod {
 		_, err := c.run(ctx, cliEndTime, "pod", "rm", "--force", t.ID)
 		return err
 	}
 	_, err := c.run(ctx, cliEndTime, "rm", "--force", "--volumes", t.ID)
+	return err
+}
+
+// removePod removes the pod of an infra container, when nothing else is in it any more.
+func (c cli) removePod(ctx context.Context, infra *Container) error {
+	p, err := c.pod(ctx, infra.PodID)
+	if err != nil {
+		return err
+	}
+	for _, other := range p.Containers {
+		if other.ID != infra.ID {
+			return fmt.Errorf("its pod %s has container %.12s in it", p.Name, other.ID)
+		}
+	}
+	_, err = c.run(ctx, cliEndTime, "pod", "rm", "--force", infra.PodID)
 	return err
 }
 

@@ -70,6 +70,10 @@ type Container struct {
 	ImageID string
 	Running bool
 	Pod     bool // a pod of podman's
+	// Infra is the container that holds together the pod PodID, and cannot be removed
+	// without it.
+	Infra   bool
+	PodID   string
 	Labels  map[string]string
 	Created time.Time // zero if it was not said
 }

@@ -294,6 +294,47 @@ func TestSocket(t *testing.T) {
 	}
 }
 
+// TestRemoveInfra: the container that holds a pod together goes with the pod, once that is
+// empty otherwise.
+func TestRemoveInfra(t *testing.T) {
+	dir := t.TempDir()
+	script := `#!/bin/sh
+cd ` + dir + `
+case "$*" in
+"container inspect infra") echo '[{"Id":"infra","Pod":"p1","IsInfra":true,"State":{"Status":"running"}}]';;
+"pod inspect p1") cat pod;;
+"pod rm --force p1") rm pod;;
+*) echo "infra container infra cannot be removed without removing its pod p1" >&2; exit 125;;
+esac
+`
+	if err := os.WriteFile(filepath.Join(dir, "podman"), []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", dir+":/usr/bin:/bin")
+	pod := func(text string) {
+		if err := os.WriteFile(filepath.Join(dir, "pod"), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctx := context.Background()
+	e := Engine{Tool: "podman", Env: map[string]string{"HOME": dir}}
+	c, err := e.Get(ctx, "infra")
+	if err != nil || !c.Infra || c.PodID != "p1" {
+		t.Fatalf("%+v, %v", c, err)
+	}
+	pod(`{"Id":"p1","Name":"x","Containers":[{"Id":"infra"},{"Id":"users"}]}`)
+	if err := e.Remove(ctx, &c); err == nil || !strings.Contains(err.Error(), "users") {
+		t.Errorf("a pod with somebody else's container in it: %v", err)
+	}
+	pod(`[{"Id":"p1","Name":"x","Containers":[{"Id":"infra"}]}]`)
+	if err := e.Remove(ctx, &c); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "pod")); err == nil {
+		t.Error("the pod is there")
+	}
+}
+
 // FuzzAnswer: what somebody says is read to its end or refused, never more.
 func FuzzAnswer(f *testing.F) {
 	f.Add([]byte("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n[]"))
