@@ -69,7 +69,7 @@ func (m *Manager) shimDir(rec *store.Session) shim.Dir {
 	if !rec.Shims {
 		return ""
 	}
-	return shim.Dir(filepath.Join(m.store.SessionDir(rec.ID), "shims"))
+	return shim.At(m.store.SessionDir(rec.ID))
 }
 
 // makeShims makes the shims of a new session, if they are wanted. It is done without

@@ -16,7 +16,8 @@ const (
 )
 
 // Proof makes and checks the tokens of one session. Its id can be guessed and is shown
-// everywhere; its cookie is random and never leaves its processes' environment.
+// everywhere; its cookie is random, and known to who may read the environment of its
+// processes, or of the units and jobs that they have others start.
 type Proof struct{ Cookie string }
 
 // NewToken is the token of one call: random, and signed.

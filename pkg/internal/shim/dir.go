@@ -49,6 +49,12 @@ type Config struct {
 //	jobs           there if at was called        crontab/      what was done to the table, one file for each call
 type Dir string
 
+// dirName is what such a directory is called, by which others know it in a PATH.
+const dirName = "shims"
+
+// At is the directory of the shims of the session that has a directory.
+func At(sessionDir string) Dir { return Dir(filepath.Join(sessionDir, dirName)) }
+
 func (d Dir) path(parts ...string) string {
 	return filepath.Join(append([]string{string(d)}, parts...)...)
 }

@@ -348,7 +348,7 @@ func (s *shim) unit(args []string) []string {
 	if mine && !k.slice {
 		add = append(add, "--slice="+s.c.Slice)
 	}
-	if !slices.Contains(args, "--scope") { // which runs with our own environment
+	if !k.scope {
 		// The manager writes it into the unit: proof of whose it is, whatever it is called.
 		add = append(add, "--setenv=SESSIONBOX_ID="+s.c.ID, "--setenv=SESSIONBOX_COOKIE="+s.c.Cookie)
 	}

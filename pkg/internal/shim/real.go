@@ -33,11 +33,12 @@ func real(name string) (string, error) {
 
 // isBin says whether a directory is the bin of shims, of this session or another.
 func isBin(dir string) bool {
-	if filepath.Base(dir) != "bin" {
+	above := filepath.Dir(dir)
+	if filepath.Base(dir) != "bin" || filepath.Base(above) != dirName {
 		return false
 	}
-	_, err := os.Stat(filepath.Join(filepath.Dir(dir), configName))
-	return err == nil
+	c, err := Dir(above).Config()
+	return err == nil && len(c.ID) == 10 && strings.Trim(c.ID, "0123456789abcdefghijklmnopqrstuvwxyz") == ""
 }
 
 // around finds the directory of the shims that the process runs under: the first in

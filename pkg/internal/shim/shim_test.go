@@ -248,6 +248,8 @@ func TestUnit(t *testing.T) {
 		"--user --on-active=5 -- date -M":       slice + marks + "--user --on-active=5 -- date -M",
 		"--user -M box sleep 9":                 "--user -M box sleep 9",
 		"--user --later-option=x --host h true": "--user --later-option=x --host h true",
+		"--user mytool --scope":                 slice + marks + "--user mytool --scope",
+		"--user --later=x --host h mytool -- y": "--user --later=x --host h mytool -- y",
 	} {
 		s := shim{name: "systemd-run", c: in}
 		if got := strings.Join(s.unit(strings.Fields(line)), " "); got != want {
@@ -316,7 +318,8 @@ func TestReal(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	mine, other, linked, there := t.TempDir(), t.TempDir(), t.TempDir(), t.TempDir()
+	linked, there := t.TempDir(), t.TempDir()
+	mine, other := filepath.Join(t.TempDir(), dirName), filepath.Join(t.TempDir(), dirName)
 	place := func(path string) {
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			t.Fatal(err)
@@ -335,7 +338,9 @@ func TestReal(t *testing.T) {
 		t.Error("a shim for what is not there")
 	}
 	place(filepath.Join(other, "bin", "docker")) // another version of this program
-	place(filepath.Join(other, configName))
+	if err := writeJSON(filepath.Join(other, configName), Config{ID: "bbbbbbbbbb"}); err != nil {
+		t.Fatal(err)
+	}
 	if err := os.Symlink(self, filepath.Join(linked, "docker")); err != nil {
 		t.Fatal(err)
 	}
@@ -355,11 +360,11 @@ func TestReal(t *testing.T) {
 func TestEnviron(t *testing.T) {
 	self, _ := os.Executable()
 	t.Setenv("PATH", "/nowhere")
-	inner, err := Make(t.TempDir(), Config{}, self)
+	inner, err := Make(filepath.Join(t.TempDir(), dirName), Config{ID: "abcdefghij"}, self)
 	if err != nil {
 		t.Fatal(err)
 	}
-	outer, err := Make(t.TempDir(), Config{}, self)
+	outer, err := Make(filepath.Join(t.TempDir(), dirName), Config{ID: "bbbbbbbbbb"}, self)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -372,6 +377,23 @@ func TestEnviron(t *testing.T) {
 	}
 	if got := Environ([]string{"A=b"}, ""); !slices.Equal(got, []string{"A=b"}) {
 		t.Errorf("an environment without PATH became %q", got)
+	}
+}
+
+// What has a bin beside a session.json, and is of somebody else, stays in the PATH.
+func TestIsBin(t *testing.T) {
+	for path, want := range map[string]bool{"shims/abcdefghij": true, "shims/": false, "shims/ABC": false, "game/abcdefghij": false} {
+		name, id, _ := strings.Cut(path, "/")
+		dir := filepath.Join(t.TempDir(), name)
+		if err := os.MkdirAll(filepath.Join(dir, "bin"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := writeJSON(filepath.Join(dir, configName), Config{ID: id}); err != nil {
+			t.Fatal(err)
+		}
+		if got := isBin(filepath.Join(dir, "bin")); got != want {
+			t.Errorf("the bin of %s is one of shims: %t", path, got)
+		}
 	}
 }
 

@@ -2,7 +2,6 @@ package shim
 
 import (
 	"os/user"
-	"slices"
 	"strings"
 )
 
@@ -23,11 +22,12 @@ type unitCall struct {
 	user       bool // --user
 	elsewhere  bool // on another machine, or nothing that is started
 	slice      bool // the user says where
+	scope      bool // which runs as a child of systemd-run, with our own environment
 }
 
 func parseUnit(args []string) unitCall {
 	var c unitCall
-	_, ok := systemdRun().skip(args, func(name, value string) {
+	n, ok := systemdRun().skip(args, func(name, value string) {
 		switch name {
 		case "user":
 			c.user = true
@@ -37,12 +37,14 @@ func parseUnit(args []string) unitCall {
 			c.elsewhere = true
 		case "slice", "slice-inherit":
 			c.slice = true
+		case "scope":
+			c.scope = true
 		case "property", "p":
 			c.slice = c.slice || strings.HasPrefix(value, "Slice=")
 		}
 	})
 	// A "--" ends the options, which is no trouble: the command follows.
-	c.understood = ok || slices.Contains(args, "--")
+	c.understood = ok || n < len(args) && args[n] == "--"
 	return c
 }
 
