@@ -46,6 +46,7 @@ type Config struct {
 //	engines/       one file for each that was called
 //	ids/TOKEN.E    the id of the container of one call, E is the name of the engine's file
 //	compose-*.yaml what was added to compose files
+//	setenv         how systemd-run is told of variables
 //	jobs           there if at was called        crontab/      what was done to the table, one file for each call
 type Dir string
 

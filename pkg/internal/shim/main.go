@@ -349,8 +349,44 @@ func (s *shim) unit(args []string) []string {
 		add = append(add, "--slice="+s.c.Slice)
 	}
 	if !k.scope {
-		// The manager writes it into the unit: proof of whose it is, whatever it is called.
-		add = append(add, "--setenv=SESSIONBOX_ID="+s.c.ID, "--setenv=SESSIONBOX_COOKIE="+s.c.Cookie)
+		add = append(add, s.marks()...)
 	}
 	return append(add, args...)
+}
+
+// marks have the manager write into a unit whose it is: proof of that, whatever the unit is
+// called. Everybody can read a command line, so that where systemd-run takes a value from its
+// own environment (since 248, and it says so) it has it from there.
+func (s *shim) marks() []string {
+	marks := [][2]string{{"SESSIONBOX_ID", s.c.ID}, {"SESSIONBOX_COOKIE", s.c.Cookie}}
+	var add []string
+	for _, m := range marks {
+		if s.byName() && os.Setenv(m[0], m[1]) == nil {
+			add = append(add, "--setenv="+m[0])
+		} else {
+			add = append(add, "--setenv="+m[0]+"="+m[1])
+		}
+	}
+	return add
+}
+
+// byName says whether systemd-run takes values from its environment. It is asked once in a
+// session.
+func (s *shim) byName() bool {
+	path := s.dir.path("setenv")
+	if b, err := os.ReadFile(path); err == nil {
+		return string(b) == "name"
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), engines.AskTime)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, s.path, "--help").Output()
+	if err != nil {
+		return false
+	}
+	how := "value"
+	if strings.Contains(string(out), "--setenv=NAME[=VALUE]") {
+		how = "name"
+	}
+	_ = writeFile(path, []byte(how)) // else the next one asks again
+	return how == "name"
 }

@@ -262,6 +262,32 @@ func TestUnit(t *testing.T) {
 	}
 }
 
+// The cookie is on no command line where systemd-run knows another way.
+func TestUnitByName(t *testing.T) {
+	for help, want := range map[string]string{
+		"  -E --setenv=NAME[=VALUE]  Set environment variable": "--setenv=SESSIONBOX_ID --setenv=SESSIONBOX_COOKIE --user true",
+		"  -E --setenv=NAME=VALUE    Set environment":          "--setenv=SESSIONBOX_ID=abcdefghij --setenv=SESSIONBOX_COOKIE=c00c1e --user true",
+	} {
+		dir := t.TempDir()
+		path := filepath.Join(dir, "systemd-run")
+		t.Setenv("SESSIONBOX_COOKIE", "another")
+		t.Setenv("SESSIONBOX_ID", "another")
+		if err := os.WriteFile(path, []byte("#!/bin/sh\necho '"+help+"'\n"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		s := shim{name: "systemd-run", path: path, dir: Dir(dir), c: Config{ID: "abcdefghij", Cookie: "c00c1e"}}
+		for _, asked := range []string{"first", "from the file"} {
+			if got := strings.Join(s.unit([]string{"--user", "true"}), " "); got != want {
+				t.Errorf("%s: %s, want %s", asked, got, want)
+			}
+			os.Remove(path)
+		}
+		if by := os.Getenv("SESSIONBOX_COOKIE"); strings.Contains(want, "COOKIE ") && by != "c00c1e" {
+			t.Errorf("the environment has %q", by)
+		}
+	}
+}
+
 func TestQueues(t *testing.T) {
 	for line, want := range map[string]bool{"now": true, "-f file now": true, "-q a now + 1 minute": true, "-m now": true, "-l": false, "-r 3": false, "-c 3": false, "-V": false, "": true} {
 		if got := queues(strings.Fields(line)); got != want {
