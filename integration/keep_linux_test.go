@@ -231,22 +231,30 @@ func TestHalfFrozen(t *testing.T) {
 // TestKeepMarkNested: who carries the mark in a session inside another outlives that one,
 // too: the session it is kept in lies beside the outermost one that is closed.
 func TestKeepMarkNested(t *testing.T) {
-	r := newRig(t)
-	parent, child, outer, inner := nested(r, "marks")
-	p := r.payloads("marked")
-	r.detach(child, append([]string{"env", "SESSIONBOX_KEEP=1"}, p.argv("payload")...)...)
-	p.await(1)
-	r.closed(parent, graceFlags()...)
-	outer.stopped()
-	inner.stopped()
-	p.ticking()
-	kept, ok := r.listed("marks-child.kept-1")
-	if !ok || kept.Parent != "" || kept.Processes != 1 || len(kept.KeptFrom) != 1 || kept.KeptFrom[0] != child {
-		t.Errorf("kept in %+v", kept)
+	for _, shims := range []string{"false", "true"} { // with them, the inner one is closed last
+		t.Run("shims="+shims, func(t *testing.T) {
+			r := newRig(t)
+			r.env = append(r.env, "SESSIONBOX_SHIMS="+shims)
+			parent, child, outer, inner := nested(r, "marks")
+			p := r.payloads("marked")
+			r.detach(child, append([]string{"env", "SESSIONBOX_KEEP=1"}, p.argv("payload")...)...)
+			p.await(1)
+			if got := r.inspect(child).Shims; fmt.Sprint(got) != shims {
+				t.Fatalf("shims: %t", got)
+			}
+			r.closed(parent, graceFlags()...)
+			outer.stopped()
+			inner.stopped()
+			p.ticking()
+			kept, ok := r.listed("marks-child.kept-1")
+			if !ok || kept.Parent != "" || kept.Processes != 1 || len(kept.KeptFrom) != 1 || kept.KeptFrom[0] != child {
+				t.Errorf("kept in %+v", kept)
+			}
+			r.closed("marks-child.kept-1", "--now")
+			p.stopped()
+			r.nothing("at the end")
+		})
 	}
-	r.closed("marks-child.kept-1", "--now")
-	p.stopped()
-	r.nothing("at the end")
 }
 
 // TestKeepCrashes: a keep that is killed at any moment leaves the task in one of the two

@@ -175,7 +175,7 @@ type closing struct {
 	failed     error                  // what kept the box from being emptied
 	hired      *hired                 // nil until others were asked
 	inside     []*closing             // of the sessions inside, whose boxes were emptied
-	nested     error                  // of those of which not even that could be tried
+	nested     []error                // of those that were closed
 }
 
 func (c *closing) note(s string) { c.r.Notes = append(c.r.Notes, s) }
@@ -253,7 +253,9 @@ func (c *closing) run(ctx context.Context) error {
 	if err := c.end(ctx); err != nil {
 		return err
 	}
-	c.endNested(context.WithoutCancel(ctx)) // one may have been opened meanwhile
+	// One may have been opened meanwhile, and the kill may have helped.
+	c.nested = nil
+	c.endNested(context.WithoutCancel(ctx))
 	return nil
 }
 
@@ -418,45 +420,49 @@ func (c *closing) waits() bool {
 	return c.rec.Shims || slices.ContainsFunc(c.inside, (*closing).waits)
 }
 
-// endNested empties the boxes of the sessions inside this one that it has not emptied yet.
+// endNested empties the boxes of the sessions inside this one, and closes those that need
+// not wait for others.
 func (c *closing) endNested(ctx context.Context) {
 	for _, id := range c.m.children(&c.rec, c.box) {
 		if slices.ContainsFunc(c.inside, func(n *closing) bool { return n.r.ID == id }) {
 			continue
 		}
 		n := c.m.beginClose(ctx, id, c.inner(), false)
-		c.oneLook(false) // its processes have gone
-		if n.over {
-			n.release()
-			if !errors.Is(n.failed, ErrNotFound) {
-				c.nested = errors.Join(c.nested, n.failed)
-			}
-			continue
+		if n.over || n.failed != nil || !n.waits() {
+			c.add(n.complete(ctx))
+		} else {
+			n.bequeath() // before our own kill comes upon what was kept of it
+			c.inside = append(c.inside, n)
 		}
-		c.inside = append(c.inside, n)
+		c.oneLook(false) // its processes have gone
 	}
 }
 
-// completeNested closes them, each with its own receipt.
+// add takes over what became of a session inside. That there is none any more is no error, and
+// the last time that one is closed counts.
+func (c *closing) add(r Receipt, err error) {
+	if errors.Is(err, ErrNotFound) {
+		return
+	}
+	if r.ID != "" && !r.AlreadyClosed {
+		c.r.addNested(r)
+	}
+	c.nested = append(c.nested, err)
+}
+
+// completeNested closes those that had to wait, each with its own receipt.
 func (c *closing) completeNested(ctx context.Context) error {
-	failed := c.nested
 	for _, n := range c.inside {
 		r, err := n.complete(ctx)
+		if len(r.Survivors) > 0 && c.failed == nil { // our own kill may have helped
+			c.add(r, nil)
+			r, err = c.m.closeID(ctx, n.rec.ID, c.inner(), false)
+		}
+		c.add(r, err)
 		c.oneLook(false)
-		if err != nil && c.failed == nil && (n.failed != nil || len(r.Survivors) > 0) {
-			c.r.addNested(r)
-			r, err = c.m.closeID(ctx, n.rec.ID, c.inner(), false) // our own kill may have helped
-		}
-		if errors.Is(err, ErrNotFound) {
-			continue
-		}
-		if r.ID != "" && !r.AlreadyClosed {
-			c.r.addNested(r)
-		}
-		failed = errors.Join(failed, err)
 	}
 	c.inside = nil
-	return failed
+	return errors.Join(c.nested...)
 }
 
 // inner says how a session inside this one is closed: whoever owns it, and whatever
