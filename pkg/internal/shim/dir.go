@@ -144,7 +144,6 @@ func (d Dir) idFile(token string, e *engines.Engine) string {
 type Made struct {
 	ID     string
 	Engine engines.Engine
-	nonce  string
 }
 
 // Made gives the containers whose id is known, also of those that have gone since.
@@ -155,11 +154,11 @@ func (d Dir) Made() []Made {
 	}
 	var made []Made
 	for _, path := range d.glob("ids", "*.*") {
-		nonce, key, _ := strings.Cut(filepath.Base(path), ".")
+		_, key, _ := strings.Cut(filepath.Base(path), ".")
 		b, err := os.ReadFile(path)
 		e, known := all[key]
 		if id := strings.TrimSpace(string(b)); err == nil && id != "" && known {
-			made = append(made, Made{id, e, nonce})
+			made = append(made, Made{id, e})
 		}
 	}
 	return made
@@ -167,9 +166,12 @@ func (d Dir) Made() []Made {
 
 // ContainerID is the id of the container that a call has made, "" if it is not known.
 func (d Dir) ContainerID(nonce string) string {
-	for _, m := range d.Made() {
-		if m.nonce == nonce {
-			return m.ID
+	if nonce == "" || strings.Trim(nonce, "0123456789abcdef") != "" {
+		return ""
+	}
+	for _, path := range d.glob("ids", nonce+".*") {
+		if b, err := os.ReadFile(path); err == nil {
+			return strings.TrimSpace(string(b))
 		}
 	}
 	return ""

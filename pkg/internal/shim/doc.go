@@ -13,5 +13,6 @@
 // the engine's socket himself, goes past it.
 //
 // The rewriting is pure: options.go, containers.go, compose.go and units.go look at
-// arguments alone. main.go does the rest.
+// arguments alone. crontab.go runs the real command and says what it has changed; main.go
+// does the rest.
 package shim

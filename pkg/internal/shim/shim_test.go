@@ -538,7 +538,7 @@ func TestContainerID(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for nonce, want := range map[string]string{"00ff": "container", "00fe": "", "00fd": "", "": "", "../session.json": ""} {
+	for nonce, want := range map[string]string{"00ff": "container", "00fe": "", "00fd": "x", "0": "", "": "", "*": "", "../session.json": ""} {
 		if got := d.ContainerID(nonce); got != want {
 			t.Errorf("the container of %q is %q", nonce, got)
 		}

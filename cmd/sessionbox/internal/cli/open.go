@@ -151,8 +151,9 @@ docker-compose, systemd-run, at, batch and crontab in a directory of the session
 in their PATH. These add what lets the close find what is started: labels to containers,
 the session's slice to units and, where that is legal, to containers, which then count
 against its ceilings. Then they run the real command. The close stops and removes the
-containers, stops the units, and takes back jobs and lines of crontab. What calls them
-by their full path goes past that: such units are told as suspects, and left alone.
+containers, stops the units, and takes back jobs and the lines of crontab that are proven
+to be its own. What calls them by their full path goes past that: such units are told as
+suspects, and left alone.
 
 A session is idle when no command is started in it or waited for, nobody touches it
 and its processes use less than 1 % of a processor; looking at it is no use of it.
