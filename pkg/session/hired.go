@@ -344,7 +344,7 @@ type hired struct {
 }
 
 // beginTime is how long beyond the grace engines may take while the box is being emptied.
-const beginTime = 15 * time.Second
+const beginTime = 25 * time.Second
 
 // beginHired asks all to end while the processes in the box are asked: nothing waits for it.
 // It ends with ctx.
@@ -357,7 +357,9 @@ func (c *closing) beginHired(ctx context.Context) *hired {
 		defer cancel()
 		found, failed := c.m.containers(ctx, &c.rec, nil, "")
 		h.add(found)
-		h.mute(failed)
+		if ctx.Err() == nil { // else they may just be slow
+			h.mute(failed)
+		}
 		if grace == 0 {
 			return
 		}
@@ -400,7 +402,7 @@ func (h *hired) stop(ctx context.Context, k *held, grace time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch {
-	case errors.Is(err, context.DeadlineExceeded):
+	case errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil:
 		h.silent[k.engine.String()] = err
 	case err != nil && !errors.Is(err, engines.ErrGone): // it is killed below
 	case killed:

@@ -6,7 +6,7 @@
 // rootless podman, which is no daemon, is asked by its own command.
 //
 // What it guarantees: everything it asks is bounded, an engine that is not there, that
-// refuses or that hangs costs [AskTime], or 10 s where a command has to ask, and is an
+// refuses or that hangs costs [AskTime], or 20 s where a command has to ask, and is an
 // error, never a wait; a container is
 // touched only by the whole id that the engine gave; one that has gone meanwhile is no
 // error; what carries a session's label without the proof that the session made it

@@ -13,11 +13,11 @@ import (
 const AskTime = 2 * time.Second
 
 // cliTime bounds a command that asks: rootless podman takes half a second where it has
-// just been booted, ten times that in an emulated guest. cliEndTime bounds one that ends
-// something.
+// just been booted, and up to twenty times that in an emulated guest. cliEndTime bounds one
+// that ends something.
 const (
-	cliTime    = 10 * time.Second
-	cliEndTime = 20 * time.Second
+	cliTime    = 20 * time.Second
+	cliEndTime = 30 * time.Second
 )
 
 // ErrGone says that the engine does not know the container, or not any more.
