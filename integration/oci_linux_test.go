@@ -425,3 +425,34 @@ func TestOCICloseHangs(t *testing.T) {
 	}
 	r.nothing("after the close")
 }
+
+// TestOCIHooks: what the hooks of a bundle leave after the end is ended, too, whatever
+// their environment is, and also when one of them never ends.
+func TestOCIHooks(t *testing.T) {
+	for _, rt := range runtimes(t) {
+		t.Run(filepath.Base(rt), func(t *testing.T) {
+			r := newRig(t)
+			for name, last := range map[string]string{"ends": "exit 0", "hangs": "sleep 602"} {
+				noted := filepath.Join(r.home, name)
+				script := fmt.Sprintf("setsid sh -c 'echo $$ >%[1]s; exec sleep 601' </dev/null >/dev/null 2>&1 & while ! test -s %[1]s; do :; done; %[2]s", noted, last)
+				id := r.open(name, "--runtime", rt, "--oci", r.bundle("bundle-"+name, func(s *specs.Spec) {
+					s.Hooks = &specs.Hooks{Poststop: []specs.Hook{{Path: "/bin/sh", Args: []string{"sh", "-c", script}, Env: []string{"PATH=/usr/bin:/bin"}}}}
+				}))
+				r.exec(id, "true").must(t, 0, "exec")
+				receipt := r.closed(id)
+				pid, err := os.ReadFile(noted)
+				if err != nil {
+					t.Fatalf("%s: the hook did not run: %v (%q)", name, err, receipt.Notes)
+				}
+				argv, err := os.ReadFile("/proc/" + strings.TrimSpace(string(pid)) + "/cmdline")
+				if err == nil && bytes.Contains(argv, []byte("sleep")) {
+					t.Errorf("%s: %q of the hook is left", name, argv)
+				}
+				if told := slices.ContainsFunc(receipt.Notes, func(n string) bool { return strings.Contains(n, filepath.Base(rt)+" delete failed") }); told != (name == "hangs") {
+					t.Errorf("%s: the notes are %q", name, receipt.Notes)
+				}
+			}
+			r.nothing("after the close")
+		})
+	}
+}

@@ -1,7 +1,6 @@
 package session
 
 import (
-	"bytes"
 	"context"
 	"debug/elf"
 	"encoding/json"
@@ -11,7 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -227,6 +225,9 @@ func (s *Session) callRuntime(ctx context.Context, view string, args ...string) 
 		return err
 	}
 	said, err := os.OpenFile(filepath.Join(s.m.containerDir(&s.rec), args[0]+".log"), os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil { // a full disk keeps nobody from clearing up
+		said, err = memfile(args[0], nil)
+	}
 	if err != nil {
 		return recordError(err)
 	}
@@ -486,36 +487,22 @@ func (s *Session) execInside(cmd *exec.Cmd, leaf string) error {
 }
 
 // deleteContainer has the runtime clear up behind a container of which nothing lives, and
-// run the hooks that are meant for that. It runs outside of the box, which is empty; what
-// it leaves carries the cookie and is swept. That it fails keeps nobody from closing: its
-// notes are in the session's directory and go with it.
-func (m *Manager) deleteContainer(ctx context.Context, rec *store.Session, box Box) error {
+// run the hooks that are meant for that, in the box: whatever they leave, or a runtime that
+// hangs, is ended with it, by us or by the next close. That it fails keeps nobody from
+// closing: the runtime's notes are in the session's directory and go with it. The second
+// error is that of the kill.
+func (m *Manager) deleteContainer(ctx context.Context, rec *store.Session, box Box) (failed, left error) {
 	if rec.Container == nil || box == nil {
-		return nil
+		return nil, nil
 	}
 	if _, err := os.Stat(filepath.Join(m.containerDir(rec), "root", rec.Container.ID)); err != nil {
-		return nil // it knows nothing of it
+		return nil, nil // it knows nothing of it
 	}
-	helper, err := m.helper()
-	if err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(ctx, deleteTime)
+	s := &Session{m: m, rec: *rec, box: box}
+	bound, cancel := context.WithTimeout(ctx, deleteTime)
 	defer cancel()
-	args := append([]string{ContainerArg, containerRun, viewNow(cgroupOf(box))}, m.runtimeArgs(rec, "delete", "--force", rec.Container.ID)...)
-	cmd := exec.CommandContext(ctx, helper, args...)
-	cmd.Env = append(plainEnv(), sessionEnv(rec)...)
-	cmd.Dir = "/"
-	// It ends with us: the runtime makes its directory when it begins, and would do so
-	// after another closer has removed the session. The signal comes with the end of the
-	// thread, so this one stays.
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: unix.SIGKILL}
-	var said bytes.Buffer
-	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = &said, &said, drainTime
-	if err := cmd.Run(); err != nil {
-		return fmt.Errorf("%s delete: %w: %s", filepath.Base(rec.Container.Runtime), err, strings.TrimSpace(said.String()))
-	}
-	return nil
+	failed = s.callRuntime(bound, viewNow(cgroupOf(box)), "delete", "--force", rec.Container.ID)
+	kill, done := context.WithTimeout(context.WithoutCancel(ctx), killTime)
+	defer done()
+	return failed, box.Kill(kill, "")
 }
