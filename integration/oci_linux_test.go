@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -189,7 +190,9 @@ func TestOCICommands(t *testing.T) {
 			}
 			r.exec(id, "sh", "-c", "kill -KILL $$").must(t, 137, "killed")
 			r.run("exec", "--timeout", "300ms", "--kill-after", "1s", id, "--", "sleep", "600").must(t, 124, "timed out")
-			r.run("exec", "--replace", id, "--", "sh", "-c", "exit 9").must(t, 9, "exec --replace")
+			if o := r.run("exec", "--replace", id, "--", "true"); o.code != 125 || !bytes.Contains(o.stderr, []byte("is a container")) {
+				t.Errorf("exec --replace: exit code %d: %s", o.code, o.stderr)
+			}
 			if got := task(t, r.inspect(id), 5); got.State != "signaled" || got.Signal != "SIGKILL" {
 				t.Errorf("who was killed is %s (%s)", got.State, got.Signal)
 			}
@@ -197,7 +200,7 @@ func TestOCICommands(t *testing.T) {
 			r.detach(id, "sleep", "601")
 			r.detach(id, "sh", "-c", "setsid sleep 602 & sleep 603")
 			eventually(t, "three sleeping", func() bool { return len(sleeping(r.inspect(id))) == 3 })
-			r.run("kill", id+"/9").must(t, 0, "kill")
+			r.run("kill", id+"/8").must(t, 0, "kill")
 			eventually(t, "one sleeping", func() bool { return slices.Equal(sleeping(r.inspect(id)), []string{"601"}) })
 			// What is tied to a caller ends with the caller.
 			p := r.start(bin(), "exec", id, "--", "sleep", "604")
@@ -207,7 +210,7 @@ func TestOCICommands(t *testing.T) {
 			}
 			p.wait()
 			eventually(t, "the end of the tied one", func() bool { return slices.Equal(sleeping(r.inspect(id)), []string{"601"}) })
-			r.run("keep", id+"/8").must(t, 5, "keep")
+			r.run("keep", id+"/7").must(t, 5, "keep")
 			if i := r.inspect(id); i.Container == nil || !i.Container.Running || i.Container.Bundle != dir {
 				t.Errorf("the container is %+v", i.Container)
 			}
@@ -330,7 +333,11 @@ func TestOCIBad(t *testing.T) {
 		{"no tmpfs", []string{"--oci", r.bundle("tmpfs", func(s *specs.Spec) { s.Mounts = s.Mounts[:1] })}, 2, "no tmpfs"},
 		{"no runtime", []string{"--oci", good, "--runtime", "no-such-runtime"}, 5, "no-such-runtime is not there"},
 		{"a runtime that fails", []string{"--oci", good, "--runtime", "false"}, 5, "false create failed"},
-		{"a runtime that does nothing", []string{"--oci", good, "--runtime", "true"}, 1, "first process"},
+		{"a runtime that does nothing", []string{"--oci", good, "--runtime", "true"}, 5, "first process"},
+		{"cgroups of others", []string{"--oci", r.bundle("cgroups", func(s *specs.Spec) {
+			s.Mounts = append(s.Mounts, specs.Mount{Destination: "/c", Type: "bind", Source: "/sys/fs/cgroup", Options: []string{"rbind"}})
+		})}, 2, "mounts cgroups at /c"},
+		{"shims", []string{"--oci", good, "--shims"}, 2, "no shims"},
 		{"a bundle that does not run", []string{"--oci", r.bundle("mount", func(s *specs.Spec) {
 			s.Mounts = append(s.Mounts, specs.Mount{Destination: "/x", Type: "bind", Source: "/no/such/source", Options: []string{"bind"}})
 		}), "--runtime", rt}, 5, "/no/such/source"},
@@ -348,7 +355,7 @@ func TestOCIBad(t *testing.T) {
 			if o.code != c.code || !bytes.Contains(o.stderr, []byte(c.says)) {
 				t.Errorf("exit code %d, want %d with %q: %s", o.code, c.code, c.says, o.stderr)
 			}
-			if c.code != 1 && !bytes.Contains(o.stderr, []byte("hint: ")) {
+			if !bytes.Contains(o.stderr, []byte("hint: ")) {
 				t.Errorf("no hint: %s", o.stderr)
 			}
 			r.nothing(c.name)
@@ -455,4 +462,99 @@ func TestOCIHooks(t *testing.T) {
 			r.nothing("after the close")
 		})
 	}
+}
+
+// TestOCIWatched: of who waits for a command in a container nothing is seen or counted, no
+// signal comes twice, and what a command is limited to does not limit the session's own.
+func TestOCIWatched(t *testing.T) {
+	for _, rt := range runtimes(t) {
+		t.Run(filepath.Base(rt), func(t *testing.T) {
+			r := newRig(t)
+			dir := r.bundle("bundle", func(s *specs.Spec) {
+				s.Process.Rlimits = []specs.POSIXRlimit{{Type: "RLIMIT_AS", Soft: 200 << 20, Hard: 200 << 20}}
+			})
+			link := filepath.Join(r.home, "link")
+			if err := os.Symlink(dir, link); err != nil {
+				t.Fatal(err)
+			}
+			id := r.open("work", "--oci", link, "--runtime", rt, "--grace", "1s")
+			if limit := r.exec(id, "sh", "-c", "ulimit -v").must(t, 0, "ulimit").text(); limit != "204800" {
+				t.Errorf("the command's limit is %s", limit)
+			}
+			r.run("open", "--name", "work", "--attach", "--oci", link, "--backend", r.box).must(t, 0, "open --attach")
+			r.run("open", "--name", "work", "--attach", "--oci", link, "--runtime", "busybox", "--backend", r.box).must(t, 2, "open --attach with another runtime")
+			noted := filepath.Join(r.home, "noted")
+			out, err := os.OpenFile(noted, os.O_WRONLY|os.O_CREATE, 0o600)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer out.Close()
+			// Each signal is noted once. A shell waits for sleep in vain: it is in the way.
+			script := "trap 'echo got' USR1; trap 'exit 7' TERM; echo ready; while :; do sleep 0.01; done"
+			p := r.startWith(syscall.SysProcAttr{}, out, bin(), "exec", id, "--", "sh", "-c", script)
+			lines := func(word string) int {
+				b, _ := os.ReadFile(noted)
+				return strings.Count(string(b), word)
+			}
+			eventually(t, "the command", func() bool { return lines("ready") == 1 })
+			i := r.inspect(id)
+			for _, proc := range task(t, i, 2).Processes {
+				if slices.Contains(proc.Argv, "__container") {
+					t.Errorf("ours is shown: %q", proc.Argv)
+				}
+			}
+			if o := r.run("kill", "--signal", "USR1", id+"/2"); o.code != 0 {
+				t.Errorf("kill: %s", o.stderr)
+			}
+			eventually(t, "the signal", func() bool { return lines("got") > 0 })
+			// What comes by way of who waits is later than what came directly.
+			if err := p.id.signal(syscall.SIGTERM); err != nil {
+				t.Fatal(err)
+			}
+			if o := p.wait(); o.code != 7 || lines("got") != 1 {
+				t.Errorf("exit code %d after %d signals", o.code, lines("got"))
+			}
+			r.closed(id)
+			r.nothing("after the close")
+		})
+	}
+}
+
+// TestOCIExecHangs: a runtime that never starts the command holds up nobody for ever, and a
+// container in which everything is frozen is said to be.
+func TestOCIExecHangs(t *testing.T) {
+	rt := runtimes(t)[0]
+	r := newRig(t)
+	slow := filepath.Join(r.home, "slow")
+	script := "#!/bin/sh\nfor a; do [ \"$a\" = exec ] && { sleep 600 & wait; }; done\nexec " + rt + " \"$@\"\n"
+	if err := os.WriteFile(slow, []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	id := r.open("work", "--oci", r.bundle("bundle", nil), "--runtime", slow)
+	o := r.exec(id, "true")
+	if o.code == 0 || !bytes.Contains(o.stderr, []byte("slow exec does not come to an end")) {
+		t.Errorf("exit code %d: %s", o.code, o.stderr)
+	}
+	if i := r.inspect(id); i.Processes != 0 {
+		t.Errorf("%d processes are left of it", i.Processes)
+	}
+	freeze, err := filepath.Glob(filepath.Join(r.inspect(id).Box.Path, "*", "container", "cgroup.freeze"))
+	if len(freeze) == 0 && err == nil {
+		freeze, err = filepath.Glob(filepath.Join(r.inspect(id).Box.Path, "container", "cgroup.freeze"))
+	}
+	if err != nil || len(freeze) != 1 {
+		t.Fatalf("the container's cgroup is not found: %q, %v", freeze, err)
+	}
+	if err := os.WriteFile(freeze[0], []byte("1"), 0); err != nil {
+		t.Fatal(err)
+	}
+	if o := r.exec(id, "true"); o.code == 0 || !bytes.Contains(o.stderr, []byte("is frozen")) {
+		t.Errorf("in a frozen container: exit code %d: %s", o.code, o.stderr)
+	}
+	r.run("thaw", id).must(t, 0, "thaw")
+	if b, err := os.ReadFile(freeze[0]); err != nil || string(b) != "0\n" {
+		t.Errorf("after the thaw: %q, %v", b, err)
+	}
+	r.closed(id)
+	r.nothing("after the close")
 }

@@ -24,8 +24,6 @@ func (s *Session) startInside(context.Context, *exec.Cmd, string) error {
 	return notHere("a container")
 }
 
-func (s *Session) execInside(*exec.Cmd, string) error { return notHere("a container") }
-
 func (m *Manager) deleteContainer(context.Context, *store.Session, Box) (failed, left error) {
 	return nil, nil
 }
