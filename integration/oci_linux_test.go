@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -556,5 +557,69 @@ func TestOCIExecHangs(t *testing.T) {
 		t.Errorf("after the thaw: %q, %v", b, err)
 	}
 	r.closed(id)
+	r.nothing("after the close")
+}
+
+// TestOCICloseKilled: a close that is killed while a hook runs leaves the hook to the next.
+func TestOCICloseKilled(t *testing.T) {
+	rt := runtimes(t)[0]
+	r := newRig(t)
+	noted := filepath.Join(r.home, "noted")
+	id := r.open("work", "--runtime", rt, "--oci", r.bundle("bundle", func(s *specs.Spec) {
+		s.Hooks = &specs.Hooks{Poststop: []specs.Hook{{Path: "/bin/sh", Args: []string{"sh", "-c", "echo $$ >>" + noted + "; exec sleep 601"}, Env: []string{"PATH=/usr/bin:/bin"}}}}
+	}))
+	c := r.start(bin(), "close", "--now", id)
+	var hook ident
+	eventually(t, "the hook", func() bool {
+		pid, err := os.ReadFile(noted)
+		if err != nil || !bytes.HasSuffix(pid, []byte("\n")) {
+			return false
+		}
+		n, err := strconv.Atoi(strings.TrimSpace(string(pid)))
+		if err == nil {
+			hook, err = identify(n)
+		}
+		return err == nil
+	})
+	if err := c.id.kill(); err != nil {
+		t.Fatal(err)
+	}
+	c.wait()
+	r.closed(id, "--now")
+	if hook.alive() {
+		t.Error("the hook is left")
+	}
+	r.nothing("after the second close")
+}
+
+// TestOCIForged: a close runs no other runtime than the one that the box was made for,
+// whatever the record says.
+func TestOCIForged(t *testing.T) {
+	rt := runtimes(t)[0]
+	r := newRig(t)
+	ran, forged := filepath.Join(r.home, "ran"), filepath.Join(r.home, "forged")
+	if err := os.WriteFile(forged, []byte("#!/bin/sh\necho x >"+ran+"\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	id := r.open("work", "--runtime", rt, "--oci", r.bundle("bundle", nil))
+	record := r.sessionRecord(id)
+	b, err := os.ReadFile(record)
+	if err != nil {
+		t.Fatal(err)
+	}
+	changed := bytes.Replace(b, []byte(`"`+rt+`"`), []byte(`"`+forged+`"`), 1)
+	if bytes.Equal(b, changed) {
+		t.Fatalf("the record does not name %s", rt)
+	}
+	if err := os.WriteFile(record, changed, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	receipt := r.closed(id)
+	if _, err := os.Stat(ran); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("what the record names was run: %v", err)
+	}
+	if !slices.ContainsFunc(receipt.Notes, func(n string) bool { return strings.Contains(n, "was not called") }) {
+		t.Errorf("the receipt says nothing of it: %q", receipt.Notes)
+	}
 	r.nothing("after the close")
 }
