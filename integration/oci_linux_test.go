@@ -498,7 +498,11 @@ func TestOCIWatched(t *testing.T) {
 				return strings.Count(string(b), word)
 			}
 			eventually(t, "the command", func() bool { return lines("ready") == 1 })
-			i := r.inspect(id)
+			var i session.Info
+			eventually(t, "the end of its start", func() bool {
+				i = r.inspect(id)
+				return task(t, i, 2).State == "running"
+			})
 			for _, proc := range task(t, i, 2).Processes {
 				if slices.Contains(proc.Argv, "__container") {
 					t.Errorf("ours is shown: %q", proc.Argv)
