@@ -28,9 +28,9 @@ import (
 // cgroup, which the runtime makes and limits, and which holds the leaves of the tasks.
 //
 //	sessionbox-<id>.slice[/sessionbox-<id>-main.service]
-//	├── anchor       our own processes, the container's first one among them
+//	├── anchor       our own processes: the container's first one, and who waits for a command
 //	└── container    linux.cgroupsPath
-//	    ├── task-1   a command, and who waits for it
+//	    ├── task-1   a command
 //	    └── …
 //
 // All of it is in the box: the kill of the box ends the container whatever becomes of
