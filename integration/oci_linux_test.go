@@ -10,7 +10,9 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -189,7 +191,9 @@ func TestOCICommands(t *testing.T) {
 			}
 			r.exec(id, "sh", "-c", "kill -KILL $$").must(t, 137, "killed")
 			r.run("exec", "--timeout", "300ms", "--kill-after", "1s", id, "--", "sleep", "600").must(t, 124, "timed out")
-			r.run("exec", "--replace", id, "--", "sh", "-c", "exit 9").must(t, 9, "exec --replace")
+			if o := r.run("exec", "--replace", id, "--", "true"); o.code != 125 || !bytes.Contains(o.stderr, []byte("is a container")) {
+				t.Errorf("exec --replace: exit code %d: %s", o.code, o.stderr)
+			}
 			if got := task(t, r.inspect(id), 5); got.State != "signaled" || got.Signal != "SIGKILL" {
 				t.Errorf("who was killed is %s (%s)", got.State, got.Signal)
 			}
@@ -197,7 +201,7 @@ func TestOCICommands(t *testing.T) {
 			r.detach(id, "sleep", "601")
 			r.detach(id, "sh", "-c", "setsid sleep 602 & sleep 603")
 			eventually(t, "three sleeping", func() bool { return len(sleeping(r.inspect(id))) == 3 })
-			r.run("kill", id+"/9").must(t, 0, "kill")
+			r.run("kill", id+"/8").must(t, 0, "kill")
 			eventually(t, "one sleeping", func() bool { return slices.Equal(sleeping(r.inspect(id)), []string{"601"}) })
 			// What is tied to a caller ends with the caller.
 			p := r.start(bin(), "exec", id, "--", "sleep", "604")
@@ -207,7 +211,7 @@ func TestOCICommands(t *testing.T) {
 			}
 			p.wait()
 			eventually(t, "the end of the tied one", func() bool { return slices.Equal(sleeping(r.inspect(id)), []string{"601"}) })
-			r.run("keep", id+"/8").must(t, 5, "keep")
+			r.run("keep", id+"/7").must(t, 5, "keep")
 			if i := r.inspect(id); i.Container == nil || !i.Container.Running || i.Container.Bundle != dir {
 				t.Errorf("the container is %+v", i.Container)
 			}
@@ -330,7 +334,11 @@ func TestOCIBad(t *testing.T) {
 		{"no tmpfs", []string{"--oci", r.bundle("tmpfs", func(s *specs.Spec) { s.Mounts = s.Mounts[:1] })}, 2, "no tmpfs"},
 		{"no runtime", []string{"--oci", good, "--runtime", "no-such-runtime"}, 5, "no-such-runtime is not there"},
 		{"a runtime that fails", []string{"--oci", good, "--runtime", "false"}, 5, "false create failed"},
-		{"a runtime that does nothing", []string{"--oci", good, "--runtime", "true"}, 1, "first process"},
+		{"a runtime that does nothing", []string{"--oci", good, "--runtime", "true"}, 5, "first process"},
+		{"cgroups of others", []string{"--oci", r.bundle("cgroups", func(s *specs.Spec) {
+			s.Mounts = append(s.Mounts, specs.Mount{Destination: "/c", Type: "bind", Source: "/sys/fs/cgroup", Options: []string{"rbind"}})
+		})}, 2, "mounts cgroups at /c"},
+		{"shims", []string{"--oci", good, "--shims"}, 2, "no shims"},
 		{"a bundle that does not run", []string{"--oci", r.bundle("mount", func(s *specs.Spec) {
 			s.Mounts = append(s.Mounts, specs.Mount{Destination: "/x", Type: "bind", Source: "/no/such/source", Options: []string{"bind"}})
 		}), "--runtime", rt}, 5, "/no/such/source"},
@@ -348,7 +356,7 @@ func TestOCIBad(t *testing.T) {
 			if o.code != c.code || !bytes.Contains(o.stderr, []byte(c.says)) {
 				t.Errorf("exit code %d, want %d with %q: %s", o.code, c.code, c.says, o.stderr)
 			}
-			if c.code != 1 && !bytes.Contains(o.stderr, []byte("hint: ")) {
+			if !bytes.Contains(o.stderr, []byte("hint: ")) {
 				t.Errorf("no hint: %s", o.stderr)
 			}
 			r.nothing(c.name)
@@ -422,6 +430,195 @@ func TestOCICloseHangs(t *testing.T) {
 	}
 	if err := unix.Access(filepath.Dir(r.sessionRecord(id)), unix.F_OK); !errors.Is(err, unix.ENOENT) {
 		t.Errorf("the runtime's notes are left: %v", err)
+	}
+	r.nothing("after the close")
+}
+
+// TestOCIHooks: what the hooks of a bundle leave after the end is ended, too, whatever
+// their environment is, and also when one of them never ends.
+func TestOCIHooks(t *testing.T) {
+	for _, rt := range runtimes(t) {
+		t.Run(filepath.Base(rt), func(t *testing.T) {
+			r := newRig(t)
+			for name, last := range map[string]string{"ends": "exit 0", "hangs": "sleep 602"} {
+				noted := filepath.Join(r.home, name)
+				script := fmt.Sprintf("setsid sh -c 'echo $$ >%[1]s; exec sleep 601' </dev/null >/dev/null 2>&1 & while ! test -s %[1]s; do :; done; %[2]s", noted, last)
+				id := r.open(name, "--runtime", rt, "--oci", r.bundle("bundle-"+name, func(s *specs.Spec) {
+					s.Hooks = &specs.Hooks{Poststop: []specs.Hook{{Path: "/bin/sh", Args: []string{"sh", "-c", script}, Env: []string{"PATH=/usr/bin:/bin"}}}}
+				}))
+				r.exec(id, "true").must(t, 0, "exec")
+				receipt := r.closed(id)
+				pid, err := os.ReadFile(noted)
+				if err != nil {
+					t.Fatalf("%s: the hook did not run: %v (%q)", name, err, receipt.Notes)
+				}
+				argv, err := os.ReadFile("/proc/" + strings.TrimSpace(string(pid)) + "/cmdline")
+				if err == nil && bytes.Contains(argv, []byte("sleep")) {
+					t.Errorf("%s: %q of the hook is left", name, argv)
+				}
+				if told := slices.ContainsFunc(receipt.Notes, func(n string) bool { return strings.Contains(n, filepath.Base(rt)+" delete failed") }); told != (name == "hangs") {
+					t.Errorf("%s: the notes are %q", name, receipt.Notes)
+				}
+			}
+			r.nothing("after the close")
+		})
+	}
+}
+
+// TestOCIWatched: of who waits for a command in a container nothing is seen or counted, no
+// signal comes twice, and what a command is limited to does not limit the session's own.
+func TestOCIWatched(t *testing.T) {
+	for _, rt := range runtimes(t) {
+		t.Run(filepath.Base(rt), func(t *testing.T) {
+			r := newRig(t)
+			dir := r.bundle("bundle", func(s *specs.Spec) {
+				s.Process.Rlimits = []specs.POSIXRlimit{{Type: "RLIMIT_AS", Soft: 200 << 20, Hard: 200 << 20}}
+			})
+			link := filepath.Join(r.home, "link")
+			if err := os.Symlink(dir, link); err != nil {
+				t.Fatal(err)
+			}
+			id := r.open("work", "--oci", link, "--runtime", rt, "--grace", "1s")
+			if limit := r.exec(id, "sh", "-c", "ulimit -v").must(t, 0, "ulimit").text(); limit != "204800" {
+				t.Errorf("the command's limit is %s", limit)
+			}
+			r.run("open", "--name", "work", "--attach", "--oci", link, "--backend", r.box).must(t, 0, "open --attach")
+			r.run("open", "--name", "work", "--attach", "--oci", link, "--runtime", "busybox", "--backend", r.box).must(t, 2, "open --attach with another runtime")
+			noted := filepath.Join(r.home, "noted")
+			out, err := os.OpenFile(noted, os.O_WRONLY|os.O_CREATE, 0o600)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer out.Close()
+			// Each signal is noted once. A shell waits for sleep in vain: it is in the way.
+			script := "trap 'echo got' USR1; trap 'exit 7' TERM; echo ready; while :; do sleep 0.01; done"
+			p := r.startWith(syscall.SysProcAttr{}, out, bin(), "exec", id, "--", "sh", "-c", script)
+			lines := func(word string) int {
+				b, _ := os.ReadFile(noted)
+				return strings.Count(string(b), word)
+			}
+			eventually(t, "the command", func() bool { return lines("ready") == 1 })
+			// It leaves when the command runs, which may have said so before.
+			eventually(t, "only the command and what it started", func() bool {
+				procs := task(t, r.inspect(id), 2).Processes
+				return len(procs) > 0 && !slices.ContainsFunc(procs, func(p session.Process) bool { return slices.Contains(p.Argv, "__container") })
+			})
+			if o := r.run("kill", "--signal", "USR1", id+"/2"); o.code != 0 {
+				t.Errorf("kill: %s", o.stderr)
+			}
+			eventually(t, "the signal", func() bool { return lines("got") > 0 })
+			// What comes by way of who waits is later than what came directly.
+			if err := p.id.signal(syscall.SIGTERM); err != nil {
+				t.Fatal(err)
+			}
+			if o := p.wait(); o.code != 7 || lines("got") != 1 {
+				t.Errorf("exit code %d after %d signals", o.code, lines("got"))
+			}
+			r.closed(id)
+			r.nothing("after the close")
+		})
+	}
+}
+
+// TestOCIExecHangs: a runtime that never starts the command holds up nobody for ever, and a
+// container in which everything is frozen is said to be.
+func TestOCIExecHangs(t *testing.T) {
+	rt := runtimes(t)[0]
+	r := newRig(t)
+	slow := filepath.Join(r.home, "slow")
+	script := "#!/bin/sh\nfor a; do [ \"$a\" = exec ] && { sleep 600 & wait; }; done\nexec " + rt + " \"$@\"\n"
+	if err := os.WriteFile(slow, []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	id := r.open("work", "--oci", r.bundle("bundle", nil), "--runtime", slow)
+	o := r.exec(id, "true")
+	if o.code == 0 || !bytes.Contains(o.stderr, []byte("slow exec does not come to an end")) {
+		t.Errorf("exit code %d: %s", o.code, o.stderr)
+	}
+	if i := r.inspect(id); i.Processes != 0 {
+		t.Errorf("%d processes are left of it", i.Processes)
+	}
+	freeze, err := filepath.Glob(filepath.Join(r.inspect(id).Box.Path, "*", "container", "cgroup.freeze"))
+	if len(freeze) == 0 && err == nil {
+		freeze, err = filepath.Glob(filepath.Join(r.inspect(id).Box.Path, "container", "cgroup.freeze"))
+	}
+	if err != nil || len(freeze) != 1 {
+		t.Fatalf("the container's cgroup is not found: %q, %v", freeze, err)
+	}
+	if err := os.WriteFile(freeze[0], []byte("1"), 0); err != nil {
+		t.Fatal(err)
+	}
+	if o := r.exec(id, "true"); o.code == 0 || !bytes.Contains(o.stderr, []byte("is frozen")) {
+		t.Errorf("in a frozen container: exit code %d: %s", o.code, o.stderr)
+	}
+	r.run("thaw", id).must(t, 0, "thaw")
+	if b, err := os.ReadFile(freeze[0]); err != nil || string(b) != "0\n" {
+		t.Errorf("after the thaw: %q, %v", b, err)
+	}
+	r.closed(id)
+	r.nothing("after the close")
+}
+
+// TestOCICloseKilled: a close that is killed while a hook runs leaves the hook to the next.
+func TestOCICloseKilled(t *testing.T) {
+	rt := runtimes(t)[0]
+	r := newRig(t)
+	noted := filepath.Join(r.home, "noted")
+	id := r.open("work", "--runtime", rt, "--oci", r.bundle("bundle", func(s *specs.Spec) {
+		s.Hooks = &specs.Hooks{Poststop: []specs.Hook{{Path: "/bin/sh", Args: []string{"sh", "-c", "echo $$ >>" + noted + "; exec sleep 601"}, Env: []string{"PATH=/usr/bin:/bin"}}}}
+	}))
+	c := r.start(bin(), "close", "--now", id)
+	var hook ident
+	eventually(t, "the hook", func() bool {
+		pid, err := os.ReadFile(noted)
+		if err != nil || !bytes.HasSuffix(pid, []byte("\n")) {
+			return false
+		}
+		n, err := strconv.Atoi(strings.TrimSpace(string(pid)))
+		if err == nil {
+			hook, err = identify(n)
+		}
+		return err == nil
+	})
+	if err := c.id.kill(); err != nil {
+		t.Fatal(err)
+	}
+	c.wait()
+	r.closed(id, "--now")
+	if hook.alive() {
+		t.Error("the hook is left")
+	}
+	r.nothing("after the second close")
+}
+
+// TestOCIForged: a close runs no other runtime than the one that the box was made for,
+// whatever the record says.
+func TestOCIForged(t *testing.T) {
+	rt := runtimes(t)[0]
+	r := newRig(t)
+	ran, forged := filepath.Join(r.home, "ran"), filepath.Join(r.home, "forged")
+	if err := os.WriteFile(forged, []byte("#!/bin/sh\necho x >"+ran+"\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	id := r.open("work", "--runtime", rt, "--oci", r.bundle("bundle", nil))
+	record := r.sessionRecord(id)
+	b, err := os.ReadFile(record)
+	if err != nil {
+		t.Fatal(err)
+	}
+	changed := bytes.Replace(b, []byte(`"`+rt+`"`), []byte(`"`+forged+`"`), 1)
+	if bytes.Equal(b, changed) {
+		t.Fatalf("the record does not name %s", rt)
+	}
+	if err := os.WriteFile(record, changed, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	receipt := r.closed(id)
+	if _, err := os.Stat(ran); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("what the record names was run: %v", err)
+	}
+	if !slices.ContainsFunc(receipt.Notes, func(n string) bool { return strings.Contains(n, "was not called") }) {
+		t.Errorf("the receipt says nothing of it: %q", receipt.Notes)
 	}
 	r.nothing("after the close")
 }

@@ -6,10 +6,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/sessionbox/sessionbox/integration/hosts"
+	"golang.org/x/sys/unix"
 )
 
 // attempt is one way to go through a door; it succeeds if that is open.
@@ -163,5 +165,71 @@ func TestStrictCommands(t *testing.T) {
 			t.Errorf("open --strict %q: exit code %d, want %d: %s", c.flags, o.code, c.code, o.stderr)
 		}
 	}
+	r.nothing("at the end")
+}
+
+// TestStrictHeld: no environment, no directory to begin in, no copy put elsewhere and no
+// other file system of the same kind opens what was said to be closed.
+func TestStrictHeld(t *testing.T) {
+	r := newRig(t)
+	_, socket := r.daemon()
+	hidden := filepath.Join(r.home, ".docker", "run")
+	if err := os.MkdirAll(filepath.Join(hidden, "deeper"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	env := r.env
+	r.env = append(slices.Clip(env), "DOCKER_HOST=unix://"+socket, "HOME="+r.home)
+	plain, strict := r.open("plain"), r.open("strict", "--strict")
+	r.env = append(slices.Clip(env), "HOME=/")
+	state := filepath.Join(r.home, "state")
+	p := r.payloads("hired")
+	attempts := []struct {
+		what, dir string
+		argv      []string
+	}{
+		{"a door that only the opener's environment names", "", p.argv("E30", "--socket", socket)},
+		{"a directory that only the opener's environment names", "", []string{"ls", filepath.Join(hidden, "deeper")}},
+		{"begin in the records", filepath.Join(state, "sessions"), []string{"touch", "written"}},
+		{"begin in what is hidden", filepath.Join(hidden, "deeper"), []string{"true"}},
+		{"rename the records' directory", "", []string{"sh", "-c", "mv " + state + " " + state + "-x && mv " + state + "-x " + state}},
+		{"rename what is above", "", []string{"sh", "-c", "mv " + r.home + " " + r.home + "-x && mv " + r.home + "-x " + r.home}},
+		{"type into a terminal", "", []string{"perl", "-e", `$c = "x"; ioctl(STDIN, 0x5412, $c); exit($! + 0 == 1)`}},
+	}
+	if unix.Access("/proc/sys/kernel/core_pattern", unix.W_OK) == nil {
+		attempts = append(attempts, struct {
+			what, dir string
+			argv      []string
+		}{"begin in the kernel's settings", "/proc/sys/kernel", []string{"test", "-w", "core_pattern"}})
+	}
+	for _, a := range attempts {
+		for _, id := range []string{plain, strict} {
+			args := []string{"exec", "--timeout", "20s"}
+			if a.dir != "" {
+				args = append(args, "-w", a.dir)
+			}
+			o := r.run(append(append(args, id, "--"), a.argv...)...)
+			if (o.code == 0) != (id == plain) {
+				t.Errorf("%s: strict %v: exit code %d: %s%s", a.what, id == strict, o.code, o.stdout, o.stderr)
+			}
+			if id == strict && a.dir == filepath.Join(hidden, "deeper") && !bytes.Contains(o.stderr, []byte("cannot be used in a strict session")) {
+				t.Errorf("%s: not said: %s", a.what, o.stderr)
+			}
+		}
+	}
+	os.Remove(filepath.Join(state, "sessions", "written"))
+	if os.Geteuid() == 0 {
+		at := filepath.Join(r.home, "proc")
+		if err := os.Mkdir(at, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		for _, id := range []string{plain, strict} {
+			o := r.start("unshare", "-m", "sh", "-c", "mount -t proc proc "+at+" && exec "+bin()+" exec "+id+" -- test -w "+at+"/sys/kernel/core_pattern").wait()
+			if (o.code == 0) != (id == plain) {
+				t.Errorf("a second procfs: strict %v: exit code %d: %s", id == strict, o.code, o.stderr)
+			}
+		}
+	}
+	r.closed(plain)
+	r.closed(strict)
 	r.nothing("at the end")
 }

@@ -469,11 +469,48 @@ func (b *Box) Kill(ctx context.Context, leaf string) error {
 // Freeze stops the whole box.
 func (b *Box) Freeze(ctx context.Context) error { return b.Top.Freeze(ctx) }
 
-// Thaw lets it run on.
-func (b *Box) Thaw(ctx context.Context) error { return b.Top.Thaw() }
+// Thaw lets it run on, and what is in Inner, which a command there may have frozen.
+func (b *Box) Thaw(ctx context.Context) error {
+	inner := b.inner(func(g *Group) error {
+		if frozen, err := g.Frozen(); err != nil || !frozen {
+			return err
+		}
+		return g.Thaw()
+	})
+	return errors.Join(b.Top.Thaw(), inner)
+}
 
-// Frozen says whether it is stopped.
-func (b *Box) Frozen() (bool, error) { return b.Top.Frozen() }
+// Frozen says whether it is stopped, or what is in Inner.
+func (b *Box) Frozen() (frozen bool, err error) {
+	if frozen, err = b.Top.Frozen(); frozen || err != nil {
+		return frozen, err
+	}
+	err = b.inner(func(g *Group) error {
+		frozen, err = g.Frozen()
+		return err
+	})
+	return frozen, err
+}
+
+// inner runs fn on Inner, if there is one.
+func (b *Box) inner(fn func(*Group) error) error {
+	if b.Inner == "" {
+		return nil
+	}
+	work, err := b.FindWork()
+	if work == nil || err != nil {
+		return err
+	}
+	g, err := work.Child(b.Inner)
+	if isGone(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer g.Close()
+	return fn(g)
+}
 
 // Usage reads the figures of the box or a leaf.
 func (b *Box) Usage(leaf string) (u memlimit.Usage, err error) {

@@ -290,8 +290,12 @@ func (c *closing) rest(ctx context.Context) error {
 		}
 		return c.removeTmp(whole)
 	}
-	if err := c.m.deleteContainer(ctx, &c.rec, c.box); err != nil {
-		c.note(err.Error())
+	failed, left := c.m.deleteContainer(ctx, &c.rec, c.box)
+	if failed != nil {
+		c.note(failed.Error())
+	}
+	if err := c.leftover(left); err != nil {
+		return errors.Join(err, nested)
 	}
 	if err := c.sweep(ctx, false); err != nil {
 		return errors.Join(err, nested)
@@ -518,16 +522,7 @@ func (c *closing) end(ctx context.Context) error {
 	}
 	kill, cancel := context.WithTimeout(ctx, killTime)
 	defer cancel()
-	err := c.box.Kill(kill, "")
-	if left, ok := errors.AsType[*proc.SurvivorsError](err); ok {
-		for _, s := range left.Survivors {
-			if i, ok := c.seen[proc.ID{PID: s.PID, Start: s.Start}]; ok {
-				c.r.Processes[i].Fate = FateSurvived
-			}
-		}
-		c.r.Survivors = append(c.r.Survivors, left.Survivors...)
-		err = nil
-	}
+	err := c.leftover(c.box.Kill(kill, ""))
 	c.aftermath()
 	if !known {
 		used, _ = c.used()
@@ -535,6 +530,22 @@ func (c *closing) end(ctx context.Context) error {
 	c.r.Usage = used
 	c.r.OOM = c.m.oomOf(c.box, &c.rec, true)
 	return err
+}
+
+// leftover notes whom a kill of the box did not end. The error is one that says nothing of
+// them.
+func (c *closing) leftover(err error) error {
+	left, ok := errors.AsType[*proc.SurvivorsError](err)
+	if !ok {
+		return err
+	}
+	for _, s := range left.Survivors {
+		if i, ok := c.seen[proc.ID{PID: s.PID, Start: s.Start}]; ok {
+			c.r.Processes[i].Fate = FateSurvived
+		}
+	}
+	c.r.Survivors = append(c.r.Survivors, left.Survivors...)
+	return nil
 }
 
 // used is what the box has used, and whether that can be told of the living only: then it is

@@ -55,6 +55,9 @@ func (m *Manager) placeContainer(rec *store.Session, o *OpenOptions) (*oci.Bundl
 		return nil, &Error{Kind: ErrUsage, Text: "a container's commands do not see the session's directory for temporary files",
 			Hint: "leave out --private-tmp; a tmpfs in the bundle's mounts goes with the container"}
 	}
+	if o.Shims {
+		return nil, &Error{Kind: ErrUsage, Text: "a container's commands have the programs of its root file system, and no shims", Hint: "leave out --shims"}
+	}
 	bundle, err := oci.Load(o.Container.Bundle)
 	if err != nil {
 		return nil, bundleError(err, ErrUsage)

@@ -1,7 +1,6 @@
 package session
 
 import (
-	"bytes"
 	"context"
 	"debug/elf"
 	"encoding/json"
@@ -11,7 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -30,9 +28,9 @@ import (
 // cgroup, which the runtime makes and limits, and which holds the leaves of the tasks.
 //
 //	sessionbox-<id>.slice[/sessionbox-<id>-main.service]
-//	├── anchor       our own processes, the container's first one among them
+//	├── anchor       our own processes: the container's first one, and who waits for a command
 //	└── container    linux.cgroupsPath
-//	    ├── task-1   a command, and who waits for it
+//	    ├── task-1   a command
 //	    └── …
 //
 // All of it is in the box: the kill of the box ends the container whatever becomes of
@@ -164,7 +162,50 @@ func (s *Session) startContainer(ctx context.Context, bundle *oci.Bundle) error 
 	if err := s.settleInit(ctx, pidFile); err != nil {
 		return err
 	}
-	return s.callRuntime(ctx, view, "start", s.rec.Container.ID)
+	if err := s.callRuntime(ctx, view, "start", s.rec.Container.ID); err != nil {
+		return err
+	}
+	return s.awaitInit(ctx)
+}
+
+// awaitInit waits until the container's first process is our init, and is ready to keep it:
+// until then limits of the bundle, or a kernel that does not run it, may end it.
+func (s *Session) awaitInit(ctx context.Context) error {
+	wait, cancel := context.WithTimeout(ctx, runtimeTime)
+	defer cancel()
+	init := s.rec.Container.Init
+	for {
+		st, err := proc.ReadStat(init.PID)
+		if err != nil || st.Start != init.Start || isZombie(&st) {
+			return &Error{Kind: ErrUnsupported, Session: s.Name(), Text: "the container's first process, which is sessionbox's, ended at once",
+				Hint: "do the bundle's limits (linux.resources), its seccomp filter or its user let a small program run?"}
+		}
+		if strings.HasPrefix(oci.InitName, st.Comm) && len(st.Comm) == commLength && ignoresHangup(init.PID) {
+			return nil
+		}
+		if err := sleep(wait, 2*time.Millisecond); err != nil {
+			s.m.log.Debug("the container's first process lives, and does not look as if it was ready")
+			return ctx.Err()
+		}
+	}
+}
+
+// commLength is how much of a program's name the kernel keeps, in bytes.
+const commLength = 15
+
+// ignoresHangup says whether a process ignores SIGHUP, as our init does when it is ready.
+func ignoresHangup(pid int) bool {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return false
+	}
+	for line := range strings.Lines(string(b)) {
+		if mask, ok := strings.CutPrefix(line, "SigIgn:"); ok {
+			n, err := strconv.ParseUint(strings.TrimSpace(mask), 16, 64)
+			return err == nil && n&(1<<(unix.SIGHUP-1)) != 0
+		}
+	}
+	return false
 }
 
 // writeContainer writes the private bundle, and what commands are made of.
@@ -227,6 +268,9 @@ func (s *Session) callRuntime(ctx context.Context, view string, args ...string) 
 		return err
 	}
 	said, err := os.OpenFile(filepath.Join(s.m.containerDir(&s.rec), args[0]+".log"), os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil { // a full disk keeps nobody from clearing up
+		said, err = memfile(args[0], nil)
+	}
 	if err != nil {
 		return recordError(err)
 	}
@@ -266,7 +310,8 @@ func (s *Session) runtimeError(what string, said []byte, err error) error {
 func (s *Session) settleInit(ctx context.Context, pidFile string) error {
 	pid, err := readPID(pidFile)
 	if err != nil {
-		return fmt.Errorf("find the container's first process: %w", err)
+		return &Error{Kind: ErrUnsupported, Session: s.Name(), Text: "the runtime does not say which the container's first process is", Err: err,
+			Hint: "is " + s.rec.Container.Runtime + " one with the command line of crun and runc?"}
 	}
 	h, err := proc.OpenPID(pid)
 	if err != nil {
@@ -387,7 +432,12 @@ func (s *Session) insideOf(cmd *exec.Cmd, leaf string) (*inside, error) {
 	}
 	n := len(cmd.ExtraFiles)
 	base := filepath.Join(s.m.containerDir(&s.rec), leaf)
-	o := watchOrder{View: viewNow(cgroupOf(s.box)), PIDFile: base + ".pid", Log: base + ".log"}
+	g := cgroupOf(s.box)
+	work, err := g.FindWork()
+	if err != nil || work == nil {
+		return nil, errors.Join(err, errors.New("the box has no place for what waits for the command"))
+	}
+	o := watchOrder{View: viewNow(g), Home: filepath.Join(work.Path(), helperLeaf), PIDFile: base + ".pid", Log: base + ".log"}
 	o.Argv = append(s.m.runtimeArgs(&s.rec, "--log", o.Log), "exec", "--detach", "--pid-file", o.PIDFile, "--cgroup", "/"+leaf,
 		"--preserve-fds", strconv.Itoa(n), "--process", fmt.Sprintf("/proc/self/fd/%d", 3+n), s.rec.Container.ID)
 	text, err := json.Marshal(o)
@@ -405,8 +455,10 @@ func (s *Session) insideOf(cmd *exec.Cmd, leaf string) (*inside, error) {
 	return i, nil
 }
 
-// startInside starts a command in the container. A process of ours, in the command's
-// leaf, has the runtime start it, waits for it and ends as it did.
+// startInside starts a command in the container. A process of ours has the runtime start
+// it, waits for it and ends as it did: in the command's leaf until that runs, so that a
+// runtime that hangs is ended with it, and then in our own, where no signal, limit or list
+// that is meant for the command takes it for one.
 func (s *Session) startInside(ctx context.Context, cmd *exec.Cmd, leaf string) error {
 	helper, err := s.m.helper()
 	if err != nil {
@@ -431,7 +483,9 @@ func (s *Session) startInside(ctx context.Context, cmd *exec.Cmd, leaf string) e
 	if err != nil {
 		return err
 	}
-	stop := context.AfterFunc(ctx, func() { failed.SetReadDeadline(time.Unix(1, 0)) })
+	wait, done := context.WithTimeout(ctx, runtimeTime)
+	defer done()
+	stop := context.AfterFunc(wait, func() { failed.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()
 	said, err := io.ReadAll(failed) // ends empty when the command runs
 	if err == nil && len(said) == 0 {
@@ -439,12 +493,14 @@ func (s *Session) startInside(ctx context.Context, cmd *exec.Cmd, leaf string) e
 	}
 	kill, cancel := context.WithTimeout(context.WithoutCancel(ctx), killTime)
 	defer cancel()
+	cmd.Process.Kill() // it may be in our leaf by now; a child that nobody has waited for
 	kerr := s.box.Kill(kill, leaf)
 	if kerr == nil {
 		cmd.Wait()
 	}
 	if err != nil {
-		return errors.Join(fmt.Errorf("wait for the runtime: %w", ctx.Err()), kerr)
+		return errors.Join(&Error{Kind: ErrTimeout, Session: s.Name(), Text: filepath.Base(s.rec.Container.Runtime) + " exec does not come to an end", Err: wait.Err(), Retry: true,
+			Hint: "it was ended; a container in which everything is frozen, or a file server that does not answer, keep it"}, kerr)
 	}
 	var f insideFailure
 	if err := json.Unmarshal(said, &f); err != nil {
@@ -453,69 +509,45 @@ func (s *Session) startInside(ctx context.Context, cmd *exec.Cmd, leaf string) e
 	return &Error{Kind: ErrCommand, Session: s.Name(), Text: "cannot run " + cmd.Args[0] + " in the container", Err: &f}
 }
 
-// execInside is startInside for a caller that becomes the one who waits.
-func (s *Session) execInside(cmd *exec.Cmd, leaf string) error {
-	helper, err := s.m.helper()
-	if err != nil {
-		return err
-	}
-	in, err := s.insideOf(cmd, leaf)
-	if err != nil {
-		return err
-	}
-	defer in.close()
-	if err := os.Chdir("/"); err != nil {
-		return err
-	}
-	// The helper finds its descriptors at fixed places, and no pipe in the third.
-	null, err := os.Open(os.DevNull)
-	if err != nil {
-		return err
-	}
-	defer null.Close()
-	for i, f := range []*os.File{in.process, in.order, null} {
-		at, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 16) // out of the way of the others' places
-		if err == nil {
-			err = unix.Dup3(at, 3+i, 0)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return syscall.Exec(helper, in.args, in.env)
-}
-
 // deleteContainer has the runtime clear up behind a container of which nothing lives, and
-// run the hooks that are meant for that. It runs outside of the box, which is empty; what
-// it leaves carries the cookie and is swept. That it fails keeps nobody from closing: its
-// notes are in the session's directory and go with it.
-func (m *Manager) deleteContainer(ctx context.Context, rec *store.Session, box Box) error {
+// run the hooks that are meant for that, in the box: whatever they leave, or a runtime that
+// hangs, is ended with it, by us or by the next close. That it fails keeps nobody from
+// closing: the runtime's notes are in the session's directory and go with it. The second
+// error is that of the kill.
+func (m *Manager) deleteContainer(ctx context.Context, rec *store.Session, box Box) (failed, left error) {
 	if rec.Container == nil || box == nil {
-		return nil
+		return nil, nil
 	}
 	if _, err := os.Stat(filepath.Join(m.containerDir(rec), "root", rec.Container.ID)); err != nil {
-		return nil // it knows nothing of it
+		return nil, nil // it knows nothing of it
 	}
-	helper, err := m.helper()
-	if err != nil {
-		return err
+	if other := otherContainer(rec, box); other != "" {
+		return fmt.Errorf("the container's runtime was not called: the record names %s, the box %s", rec.Container.Runtime, other), nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, deleteTime)
+	s := &Session{m: m, rec: *rec, box: box}
+	bound, cancel := context.WithTimeout(ctx, deleteTime)
 	defer cancel()
-	args := append([]string{ContainerArg, containerRun, viewNow(cgroupOf(box))}, m.runtimeArgs(rec, "delete", "--force", rec.Container.ID)...)
-	cmd := exec.CommandContext(ctx, helper, args...)
-	cmd.Env = append(plainEnv(), sessionEnv(rec)...)
-	cmd.Dir = "/"
-	// It ends with us: the runtime makes its directory when it begins, and would do so
-	// after another closer has removed the session. The signal comes with the end of the
-	// thread, so this one stays.
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: unix.SIGKILL}
-	var said bytes.Buffer
-	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = &said, &said, drainTime
-	if err := cmd.Run(); err != nil {
-		return fmt.Errorf("%s delete: %w: %s", filepath.Base(rec.Container.Runtime), err, strings.TrimSpace(said.String()))
+	failed = s.callRuntime(bound, viewNow(cgroupOf(box)), "delete", "--force", rec.Container.ID)
+	kill, done := context.WithTimeout(context.WithoutCancel(ctx), killTime)
+	defer done()
+	return failed, box.Kill(kill, "")
+}
+
+// otherContainer says of a record that does not name the container that the box was made
+// for, what the box names: what runs in it may have changed the one and not the other.
+func otherContainer(rec *store.Session, box Box) string {
+	meta, err := box.Meta()
+	if err != nil || meta == "" {
+		return "" // before Linux 5.7 the record alone must do
 	}
-	return nil
+	var made store.Session
+	switch err := json.Unmarshal([]byte(meta), &made); {
+	case err != nil:
+		return err.Error()
+	case made.Container == nil:
+		return "no container"
+	case made.Container.ID != rec.Container.ID || made.Container.Runtime != rec.Container.Runtime:
+		return made.Container.Runtime
+	}
+	return ""
 }

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"runtime"
 	"strconv"
 	"strings"
@@ -34,6 +35,7 @@ const (
 // watchOrder is what one who waits for a command is asked to do.
 type watchOrder struct {
 	View    string // see setView
+	Home    string // the directory of the cgroup in which it waits
 	PIDFile string // the runtime writes there whom it has started
 	Log     string // and there why it has not
 	Argv    []string
@@ -122,12 +124,8 @@ func watchInside(files string) int {
 	}
 	defer o.clear()
 	tell := func(f insideFailure) int {
-		if isPipe(failed) {
-			b, _ := json.Marshal(f) // of two plain fields
-			unix.Write(failed, b)
-		} else { // who started us has become us
-			fmt.Fprintln(os.Stderr, "sessionbox:", f.Text)
-		}
+		b, _ := json.Marshal(f) // of two plain fields
+		unix.Write(failed, b)
 		if f.Missing {
 			return 127
 		}
@@ -139,6 +137,10 @@ func watchInside(files string) int {
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM, unix.SIGUSR1, unix.SIGUSR2, unix.SIGALRM)
 
+	home, err := os.OpenFile(filepath.Join(o.Home, "cgroup.procs"), os.O_WRONLY, 0) // the view may not show it
+	if err != nil {
+		return tell(insideFailure{Text: err.Error()})
+	}
 	runtime.LockOSThread()
 	if err := setView(o.View); err != nil {
 		return tell(insideFailure{Text: err.Error()})
@@ -161,6 +163,10 @@ func watchInside(files string) int {
 	if err != nil {
 		return tell(insideFailure{Text: "the runtime does not say what it started: " + err.Error()})
 	}
+	if _, err := home.WriteString("0"); err != nil {
+		return tell(insideFailure{Text: "leave the command's cgroup: " + err.Error()})
+	}
+	home.Close()
 	unix.Close(failed)
 	o.clear()
 	return w.follow(pid, signals)
@@ -251,11 +257,6 @@ func logText(line string) string {
 		}
 	}
 	return quoted
-}
-
-func isPipe(fd int) bool {
-	var st unix.Stat_t
-	return unix.Fstat(fd, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFIFO
 }
 
 // containerInit is the first process of a container: it keeps it until it is killed, and

@@ -287,7 +287,7 @@ func (s *Session) openKept(ctx context.Context, beside *Session, tmp ...string) 
 	rec.Limits, rec.Parent, rec.Cwd = s.rec.Limits, beside.rec.Parent, s.rec.Cwd
 	rec.KeptFrom = append(slices.Clone(s.rec.KeptFrom), s.rec.ID)
 	rec.KeptTmp = tmp
-	rec.Strict, rec.Doors = s.rec.Strict, s.rec.Doors
+	rec.Strict, rec.Doors, rec.DoorEnv = s.rec.Strict, s.rec.Doors, s.rec.DoorEnv
 	const most = 64 - len(store.KeptMark+"99999")
 	name := s.Name()
 	name = name[:min(len(name), most)]

@@ -228,8 +228,12 @@ func (m *Manager) undo(ctx context.Context, rec *store.Session, box Box) error {
 		}
 	}
 	if rec.Container != nil {
-		if err := m.deleteContainer(clean, rec, box); err != nil {
-			m.log.Debug("clear up behind a container", "err", err)
+		failed, left := m.deleteContainer(clean, rec, box)
+		if failed != nil {
+			m.log.Debug("clear up behind a container", "err", failed)
+		}
+		if left != nil {
+			return left
 		}
 	}
 	if err := box.Remove(clean); err != nil {

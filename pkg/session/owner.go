@@ -6,10 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"time"
 
+	"github.com/sessionbox/sessionbox/pkg/internal/oci"
 	"github.com/sessionbox/sessionbox/pkg/internal/proc"
 	"github.com/sessionbox/sessionbox/pkg/store"
 )
@@ -202,8 +202,12 @@ func (o *OpenOptions) fits(rec *store.Session) error {
 		return e
 	}
 	if c := o.Container; c != nil {
-		if dir, err := filepath.Abs(c.Bundle); rec.Container == nil || err != nil || dir != rec.Container.Bundle {
+		if dir, err := oci.Find(c.Bundle); rec.Container == nil || err != nil || dir != rec.Container.Bundle {
 			e.Text = "is open already, and no container of that bundle"
+			return e
+		}
+		if runtime, err := oci.FindRuntime(c.Runtime); c.Runtime != "" && (err != nil || runtime != rec.Container.Runtime) {
+			e.Text = "is open already, and its runtime is " + rec.Container.Runtime
 			return e
 		}
 	}

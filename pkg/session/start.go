@@ -371,9 +371,7 @@ func (s *Session) tieAnew(ctx context.Context, dir string, t *store.Task) (*anch
 // Exec returns only with an error; the process is in the box then.
 func (s *Session) Exec(ctx context.Context, cmd *exec.Cmd) error {
 	if s.IsContainer() {
-		if err := s.fillCommand(cmd); err != nil {
-			return err
-		}
+		return &Error{Kind: ErrUnsupported, Session: s.Name(), Text: "is a container, and a process outside cannot become one in it", Hint: "leave out --replace"}
 	}
 	if cmd.Err != nil || cmd.Path == "" {
 		return commandError(cmd, cmd.Err)
@@ -390,7 +388,7 @@ func (s *Session) Exec(ctx context.Context, cmd *exec.Cmd) error {
 	if err != nil {
 		return err
 	}
-	if cmd.Dir != "" && !s.IsContainer() {
+	if cmd.Dir != "" {
 		if err := os.Chdir(cmd.Dir); err != nil {
 			t.fail(err)
 			return &Error{Kind: ErrCommand, Text: "the directory " + cmd.Dir + " cannot be used", Err: err}
@@ -410,11 +408,6 @@ func (s *Session) Exec(ctx context.Context, cmd *exec.Cmd) error {
 		return recordError(err)
 	}
 	t.told()
-	if s.IsContainer() {
-		err = s.execInside(cmd, t.rec.Leaf)
-		t.fail(err)
-		return commandError(cmd, err)
-	}
 	s.shimCommand(cmd)
 	err = syscall.Exec(cmd.Path, cmd.Args, s.environ(cmd.Env)) // the lock closes on exec
 	t.fail(err)

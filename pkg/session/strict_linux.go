@@ -27,7 +27,7 @@ func (m *Manager) closeDoors(ctx context.Context, rec *store.Session) error {
 	if err != nil {
 		return strictError("", err)
 	}
-	rec.Strict, rec.Doors = true, found
+	rec.Strict, rec.Doors, rec.DoorEnv = true, found, doors.Variables(os.Environ())
 	return nil
 }
 
@@ -38,7 +38,7 @@ func (m *Manager) probeDoors(ctx context.Context) ([]store.Door, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, doorTime)
 	defer cancel()
-	found, err := doors.Probe(ctx, helper, m.store.Dirs().State, os.Environ())
+	found, err := doors.Probe(ctx, helper, doors.Order{Records: m.store.Dirs().State}, os.Environ())
 	if err != nil {
 		return nil, err
 	}
@@ -55,13 +55,18 @@ func (s *Session) startStrict(ctx context.Context, cmd *exec.Cmd, start func() e
 	if err != nil {
 		return err
 	}
-	return strictError(s.Name(), doors.Start(ctx, cmd, helper, s.m.store.Dirs().State, start))
+	o := doors.Order{Records: s.m.store.Dirs().State, Environ: [][]string{s.rec.DoorEnv, doors.Variables(os.Environ())}}
+	return strictError(s.Name(), doors.Start(ctx, cmd, helper, o, start))
 }
 
 // strictError says what would let the doors be closed.
 func strictError(session string, err error) error {
 	if refused, ok := errors.AsType[*doors.Refused](err); ok {
 		return &Error{Kind: ErrUnsupported, Session: session, Text: "--strict: the doors cannot be closed here", Err: refused, Hint: strictFix}
+	}
+	if none, ok := errors.AsType[*doors.NoDirectory](err); ok {
+		return &Error{Kind: ErrCommand, Session: session, Text: "the directory " + none.Dir + " cannot be used in a strict session",
+			Hint: "it is hidden there, or has no name any more; -w DIR names another one"}
 	}
 	return err
 }

@@ -307,7 +307,17 @@ func (t *Task) keepTied(done <-chan struct{}) {
 // Signal sends sig to the command's process group, as a terminal does, to those
 // of it that are in the task's leaf: what moved to a session of its own is left
 // alone. Each is signalled through a pidfd.
+//
+// In a container it is the command alone, and who waits for it hands on what a process
+// can catch; what none can goes to all in the leaf.
 func (t *Task) Signal(sig syscall.Signal) error {
+	switch {
+	case t.s.IsContainer() && (sig == syscall.SIGKILL || sig == syscall.SIGSTOP):
+		_, err := t.s.box.Signal(context.Background(), t.rec.Leaf, sig)
+		return err
+	case t.s.IsContainer():
+		return t.cmd.Process.Signal(sig)
+	}
 	pgid := t.rec.PID
 	if t.below != nil { // it may be in a group that it was started in
 		if st, err := proc.ReadStat(pgid); err == nil && st.Start == t.rec.Start {

@@ -202,6 +202,8 @@ type Session struct {
 	// are, found when it was opened.
 	Strict bool   `json:"strict,omitempty"`
 	Doors  []Door `json:"doors,omitempty"`
+	// DoorEnv is what named doors in the environment that it was opened with.
+	DoorEnv []string `json:"door_env,omitempty"`
 
 	// Shims says that its commands find shims in their PATH, before docker and others.
 	Shims bool `json:"shims,omitempty"`

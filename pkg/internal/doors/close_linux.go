@@ -36,8 +36,18 @@ func Main(args []string) int {
 		return 125
 	}
 	unix.CloseOnExec(fd)
+	// By its name, of which the kernel says "(unreachable)" where it has none here.
+	dir, err := unix.Getwd()
+	if err != nil {
+		dir = "(unreachable)"
+	}
 	if _, err := closeAll(args[1]); err != nil {
 		unix.Write(fd, []byte(err.Error()))
+		return 125
+	}
+	// Who is in a directory is below what was mounted over it, so he enters it anew.
+	if err := unix.Chdir(dir); err != nil || !filepath.IsAbs(dir) {
+		unix.Write(fd, []byte(noDir+dir))
 		return 125
 	}
 	err = unix.Exec(args[2], args[3:], os.Environ())
@@ -50,31 +60,51 @@ func Main(args []string) int {
 }
 
 // closeAll closes all doors for the calling thread and what it becomes, and says where
-// they were.
-func closeAll(records string) ([]place, error) {
+// they were. The order is an [Order] as it was handed on.
+func closeAll(order string) ([]place, error) {
+	var o Order
+	if err := json.Unmarshal([]byte(order), &o); err != nil {
+		return nil, fmt.Errorf("read what is to be closed: %w", err)
+	}
 	// What is mounted outside from now on stays outside: a runtime directory that is
 	// made anew at the next login has a bus again.
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return nil, fmt.Errorf("make the mounts private: %w", err)
 	}
-	there := here(places(os.Geteuid(), os.Getenv))
+	records := o.recordDirs()
+	if err := hold(records); err != nil {
+		return nil, err
+	}
+	there := here(o.places())
 	for _, p := range there {
 		if err := hide(p.path); err != nil {
 			return nil, fmt.Errorf("hide %s: %w", p.path, err)
 		}
 	}
-	mounts, err := mountsOf(unix.CGROUP_SUPER_MAGIC, unix.CGROUP2_SUPER_MAGIC, unix.SYSFS_MAGIC, unix.BINFMTFS_MAGIC)
+	mounts, err := mountsOf(controls)
 	if err != nil {
 		return nil, err
 	}
-	for _, at := range mounts {
-		if err := readOnly(at); err != nil {
-			return nil, fmt.Errorf("make %s read-only: %w", at, err)
+	// Root's files are root's also without capabilities, those in /proc/sys among them.
+	for _, m := range mounts {
+		switch {
+		case m.kind != "proc" || m.root == "/sys" || strings.HasPrefix(m.root, "/sys/"):
+			err = readOnly(m.at)
+		case m.root == "/":
+			err = protect(filepath.Join(m.at, "sys"))
+		}
+		if err != nil {
+			return nil, fmt.Errorf("make %s (%s) read-only: %w", m.at, m.kind, err)
 		}
 	}
-	// Root's files are root's also without capabilities, those in /proc/sys among them.
-	for _, dir := range append(recordDirs(records, os.Geteuid(), os.Getenv), "/proc/sys") {
-		if err := protect(dir); err != nil {
+	for _, dir := range records {
+		err := protect(dir)
+		if errors.Is(err, unix.EACCES) || errors.Is(err, unix.ENOTDIR) {
+			if filepath.Dir(dir) != o.Records {
+				continue // another user's: no door of this one
+			}
+		}
+		if err != nil {
 			return nil, fmt.Errorf("make %s read-only: %w", dir, err)
 		}
 	}
@@ -86,10 +116,68 @@ func closeAll(records string) ([]place, error) {
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return nil, fmt.Errorf("no_new_privs: %w", err)
 	}
+	if err := untyped(); err != nil {
+		return nil, fmt.Errorf("refuse typing into terminals (seccomp): %w", err)
+	}
 	if err := dropAdmin(); err != nil {
 		return nil, fmt.Errorf("give up capabilities: %w", err)
 	}
 	return there, nil
+}
+
+// hold makes mount points of the directories above others that the caller may rename: a
+// copy put in the place of one would be what those outside read. The kernel renames no
+// mount point.
+func hold(dirs []string) error {
+	mounts, err := mountPoints()
+	if err != nil {
+		return err
+	}
+	var above []string
+	for _, dir := range dirs {
+		if real, err := filepath.EvalSymlinks(dir); err == nil {
+			for _, d := range renamable(real, mounts) {
+				if d != real && !slices.Contains(above, d) {
+					above = append(above, d)
+				}
+			}
+		}
+	}
+	slices.Sort(above) // from above: what is mounted over another hides the mounts in it
+	for _, d := range above {
+		if err := unix.Mount(d, d, "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
+			return fmt.Errorf("hold %s where it is: %w", d, err)
+		}
+	}
+	return nil
+}
+
+// renamable are those of a directory and what is above it that the caller may rename.
+func renamable(dir string, mounts map[string]bool) []string {
+	var all []string
+	for ; dir != "/"; dir = filepath.Dir(dir) {
+		if !mounts[dir] && unix.Access(filepath.Dir(dir), unix.W_OK) == nil {
+			all = append(all, dir)
+		}
+	}
+	return all
+}
+
+// movable is what of a path may be put elsewhere, "" if nothing: links among it cannot be
+// held.
+func movable(path string, mounts map[string]bool) string {
+	for p := path; p != "/"; p = filepath.Dir(p) {
+		fi, err := os.Lstat(p)
+		if err == nil && fi.Mode()&fs.ModeSymlink != 0 && unix.Access(filepath.Dir(p), unix.W_OK) == nil {
+			return p
+		}
+	}
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		if all := renamable(real, mounts); len(all) > 0 {
+			return all[0]
+		}
+	}
+	return ""
 }
 
 // hide covers a path: who connects to it is refused, who looks into it finds nothing.
@@ -107,30 +195,61 @@ func hide(path string) error {
 	return unix.Mount("/dev/null", path, "", unix.MS_BIND, "")
 }
 
-// mountsOf are where file systems of these types are mounted.
-func mountsOf(types ...int64) ([]string, error) {
+// configfsMagic is CONFIGFS_MAGIC of Linux.
+const configfsMagic = 0x62656570
+
+// controls are the file systems by which the kernel, or others by way of it, are told what
+// to do: names in mountinfo, with the types that statfs gives.
+var controls = map[string]int64{
+	"cgroup": unix.CGROUP_SUPER_MAGIC, "cgroup2": unix.CGROUP2_SUPER_MAGIC, "sysfs": unix.SYSFS_MAGIC, "binfmt_misc": unix.BINFMTFS_MAGIC,
+	"debugfs": unix.DEBUGFS_MAGIC, "tracefs": unix.TRACEFS_MAGIC, "securityfs": unix.SECURITYFS_MAGIC, "configfs": configfsMagic,
+	"proc": unix.PROC_SUPER_MAGIC,
+}
+
+// mounted is a file system that is mounted, or the part of one below root.
+type mounted struct{ at, root, kind string }
+
+// mountsOf are the mounts of these types that can be reached.
+func mountsOf(kinds map[string]int64) ([]mounted, error) {
+	all, err := mountinfo()
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(all, func(m mounted) bool {
+		want, ok := kinds[m.kind] // of another type: asking one whose server does not answer would hang
+		var st unix.Statfs_t
+		return !ok || unix.Statfs(m.at, &st) != nil || st.Type != want // something is mounted over it
+	}), nil
+}
+
+// mountPoints are all places where something is mounted.
+func mountPoints() (map[string]bool, error) {
+	all, err := mountinfo()
+	points := map[string]bool{}
+	for _, m := range all {
+		points[m.at] = true
+	}
+	return points, err
+}
+
+func mountinfo() ([]mounted, error) {
 	f, err := os.Open("/proc/self/mountinfo")
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	var at []string
+	var all []mounted
 	lines := bufio.NewScanner(f)
 	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {
 		before, after, ok := strings.Cut(lines.Text(), " - ")
 		fields := strings.Fields(before)
 		kind, _, _ := strings.Cut(after, " ")
-		if !ok || len(fields) < 5 || !slices.Contains([]string{"cgroup", "cgroup2", "sysfs", "binfmt_misc"}, kind) {
-			continue // of another type: asking one whose server does not answer would hang
-		}
-		path := unescape(fields[4])
-		var st unix.Statfs_t
-		if unix.Statfs(path, &st) == nil && slices.Contains(types, st.Type) {
-			at = append(at, path) // else something is mounted over it
+		if ok && len(fields) >= 5 {
+			all = append(all, mounted{at: unescape(fields[4]), root: unescape(fields[3]), kind: kind})
 		}
 	}
-	return at, lines.Err()
+	return all, lines.Err()
 }
 
 // unescape undoes what the kernel does to blanks in mountinfo.
@@ -157,11 +276,11 @@ func readOnly(at string) error {
 	return unix.Mount("", at, "", flags, "")
 }
 
-// protect makes a directory read-only.
+// protect makes a directory read-only, if it is there.
 func protect(dir string) error {
 	err := unix.Mount(dir, dir, "", unix.MS_BIND|unix.MS_REC, "")
 	if errors.Is(err, unix.ENOENT) {
-		return nil // no session was opened there yet
+		return nil
 	}
 	if err != nil {
 		return err
@@ -233,16 +352,20 @@ func dropAdmin() error {
 }
 
 // probe closes the doors, tries them, and prints what they are.
-func probe(records string) int {
+func probe(order string) int {
 	parent := os.Getppid() // one who is outside
-	there, err := closeAll(records)
+	there, err := closeAll(order)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
+	var o Order
+	if err := json.Unmarshal([]byte(order), &o); err != nil {
+		return 1
+	}
 	doors := closed(there)
 	for i := range doors {
-		if how := try(doors[i].Name, there, records, parent); how != "" {
+		if how := try(doors[i].Name, there, &o, parent); how != "" {
 			doors[i].Closed, doors[i].Text = false, how
 		}
 	}
@@ -253,45 +376,74 @@ func probe(records string) int {
 }
 
 // try goes for a door and says how it got through.
-func try(door string, there []place, records string, parent int) string {
+func try(door string, there []place, o *Order, parent int) string {
 	for _, p := range there {
-		if p.door == door {
-			if c, err := net.Dial("unix", p.path); err == nil {
-				c.Close()
-				return p.path + " answers"
-			}
+		if p.door != door {
+			continue
+		}
+		if c, err := net.Dial("unix", p.path); err == nil {
+			c.Close()
+			return p.path + " answers"
+		}
+		if in, err := os.ReadDir(p.path); err == nil && len(in) > 0 {
+			return filepath.Join(p.path, in[0].Name()) + " is seen"
 		}
 	}
-	var path string
 	switch door {
-	case Cgroups:
-		mounts, err := mountsOf(unix.CGROUP_SUPER_MAGIC, unix.CGROUP2_SUPER_MAGIC)
+	case Cgroups, Settings:
+		return tryControls(door == Cgroups)
+	case Records:
+		mounts, err := mountPoints()
 		if err != nil {
 			return err.Error()
 		}
-		for _, m := range mounts {
-			if unix.Access(filepath.Join(m, "cgroup.procs"), unix.W_OK) == nil {
-				return m + " may be written"
+		for _, dir := range o.recordDirs() {
+			if _, err := os.Stat(dir); err != nil {
+				continue // there is none, or none of this user
 			}
-		}
-	case Settings:
-		if path = "/proc/sys/kernel/core_pattern"; unix.Access(path, unix.W_OK) == nil {
-			return path + " may be written"
-		}
-	case Records:
-		for _, dir := range recordDirs(records, os.Geteuid(), os.Getenv) {
 			if unix.Access(dir, unix.W_OK) == nil {
 				return dir + " may be written"
 			}
+			if p := movable(dir, mounts); p != "" {
+				return p + " may be replaced"
+			}
 		}
+	case Typing:
+		return tryTyping()
 	case Processes:
-		path = fmt.Sprintf("/proc/%d/root/", parent)
+		path := fmt.Sprintf("/proc/%d/root/", parent)
 		if _, err := os.Stat(path); err == nil {
 			return path + " can be used"
 		}
 	case Privileges:
 		if on, err := unix.PrctlRetInt(unix.PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0); err != nil || on != 1 {
 			return "no_new_privs does not hold"
+		}
+	}
+	return ""
+}
+
+// tryControls goes for the file systems in which the kernel is told what to do: for the
+// cgroups, or for all others.
+func tryControls(cgroups bool) string {
+	mounts, err := mountsOf(controls)
+	if err != nil {
+		return err.Error()
+	}
+	for _, m := range mounts {
+		path := m.at
+		switch {
+		case strings.HasPrefix(m.kind, "cgroup") != cgroups:
+			continue
+		case cgroups:
+			path = filepath.Join(m.at, "cgroup.procs")
+		case m.kind == "proc" && m.root != "/":
+			continue
+		case m.kind == "proc":
+			path = filepath.Join(m.at, "sys", "kernel", "core_pattern")
+		}
+		if unix.Access(path, unix.W_OK) == nil {
+			return path + " may be written"
 		}
 	}
 	return ""

@@ -1,6 +1,7 @@
 package doors
 
 import (
+	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -25,6 +26,7 @@ const (
 	Privileges    = "set-user-id programs"
 	Spools        = "at and cron"
 	Terminals     = "tmux and screen servers"
+	Typing        = "the caller's terminal"
 	Processes     = "other processes"
 	Settings      = "kernel settings"
 	Records       = "sessionbox's records"
@@ -33,12 +35,77 @@ const (
 // Open are the doors that stay open, whatever is asked for.
 func Open() []Door {
 	return []Door{
+		{Name: "daemons that start again", Text: "a socket that is made anew in a directory that others use, too, is seen by the commands that run already; those that start later find it hidden"},
 		{Name: "ssh to this machine", Text: "its keys and agent are also those for other machines"},
 		{Name: "abstract sockets", Text: "they have no place in the file system (a bus that dbus-launch started, X11)"},
 		{Name: "servers over TCP", Text: "the network is the machine's (a docker daemon behind a tcp:// address)"},
 		{Name: "other servers", Text: "build daemons, editors and the like that ran before: nobody knows all of their sockets"},
 		{Name: "files that are run later", Text: "it may write what this user may: .bashrc, user units, hooks of git (root: /etc, devices)"},
 	}
+}
+
+// Order says what is to be closed.
+type Order struct {
+	// Records is where sessionbox keeps its records.
+	Records string `json:"records"`
+	// Environ are environments that name doors, beside the command's own: what was hidden
+	// when the session was opened is hidden from a command with another environment, too.
+	Environ [][]string `json:"environ,omitempty"`
+}
+
+// variables are those that name a door.
+var variables = [...]string{
+	"HOME", "XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS", "DBUS_SYSTEM_BUS_ADDRESS", "DOCKER_HOST", "CONTAINER_HOST",
+	"CONTAINERD_ADDRESS", "BUILDKIT_HOST", "TMUX_TMPDIR", "SESSIONBOX_TMPDIR", "TMUX", "SCREENDIR",
+}
+
+// Variables are those of an environment that name doors.
+func Variables(env []string) []string {
+	var named []string
+	for _, kv := range env {
+		if k, _, _ := strings.Cut(kv, "="); slices.Contains(variables[:], k) {
+			named = append(named, kv)
+		}
+	}
+	return named
+}
+
+// lookups look into our own environment, and then into those of the order.
+func (o *Order) lookups() []func(string) string {
+	all := []func(string) string{os.Getenv}
+	for _, env := range o.Environ {
+		all = append(all, func(name string) string {
+			for _, kv := range slices.Backward(env) { // of two the later one counts
+				if k, v, _ := strings.Cut(kv, "="); k == name {
+					return v
+				}
+			}
+			return ""
+		})
+	}
+	return all
+}
+
+// places are where doors can be by any of the environments.
+func (o *Order) places() []place {
+	var all []place
+	for _, get := range o.lookups() {
+		all = append(all, places(os.Geteuid(), get)...)
+	}
+	return all
+}
+
+// recordDirs are where records can be by any of the environments.
+func (o *Order) recordDirs() []string {
+	var all []string
+	for _, get := range o.lookups() {
+		for _, dir := range recordDirs(o.Records, os.Geteuid(), get) {
+			if !slices.Contains(all, dir) {
+				all = append(all, dir)
+			}
+		}
+	}
+	return all
 }
 
 // place is a path that is hidden, and the door that it is.
@@ -73,7 +140,7 @@ func places(uid int, get func(string) string) []place {
 	add(UserBus, user, "bus")
 	named(UserBus, "DBUS_SESSION_BUS_ADDRESS")
 	add(UserManager, user, "systemd")
-	add(SystemBus, run, "dbus/system_bus_socket")
+	add(SystemBus, run, "dbus") // all of it: one that starts again makes its socket there
 	named(SystemBus, "DBUS_SYSTEM_BUS_ADDRESS")
 	add(SystemManager, run, "systemd/private", "systemd/io.systemd.Manager", "systemd/machine")
 	daemons := []string{"docker.sock", "docker", "podman", "containerd", "containerd-rootless", "dockerd-rootless", "crio", "k3s", "buildkit", "libvirt", "lxd.socket"}
@@ -157,9 +224,10 @@ func closed(there []place) []Door {
 		{Privileges, "no_new_privs: sudo, su and pkexec give no privileges"},
 		{Spools, "at and crontab get no privileges"},
 		{Terminals, ""},
+		{Typing, "nothing can be typed into it (TIOCSTI, TIOCLINUX)"},
 		{Processes, "a user namespace of its own: no ptrace, no /proc/PID/root of those outside"},
-		{Settings, "/proc/sys and /sys are read-only: what core_pattern names is run outside"},
-		{Records, "read-only, with what is to be run when memory is short"},
+		{Settings, "each proc/sys and all of /sys are read-only: what core_pattern names is run outside"},
+		{Records, "read-only and held where they are, with what is to be run when memory is short"},
 	} {
 		var paths []string
 		for _, p := range there {

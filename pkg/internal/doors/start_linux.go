@@ -29,11 +29,23 @@ type Refused struct{ Text string }
 
 func (e *Refused) Error() string { return e.Text }
 
+// NoDirectory says that a command's directory is none for one whose doors are closed.
+type NoDirectory struct{ Dir string }
+
+func (e *NoDirectory) Error() string { return e.Dir + " is not there when the doors are closed" }
+
+// noDir begins what is told of it.
+const noDir = "directory "
+
 // Start has start start cmd with all doors closed: cmd is, for that call, a process of the
-// program helper that closes them. Records is where sessionbox keeps its records. The error
-// is that of start, a [*Refused], or what exec said, as exec.Cmd.Start gives it; ctx bounds
-// the wait for it. After an error cmd has ended.
-func Start(ctx context.Context, cmd *exec.Cmd, helper, records string, start func() error) error {
+// program helper that closes them. The error is that of start, a [*Refused], a
+// [*NoDirectory], or what exec said, as exec.Cmd.Start gives it; ctx bounds the wait for it.
+// After an error cmd has ended.
+func Start(ctx context.Context, cmd *exec.Cmd, helper string, o Order, start func() error) error {
+	order, err := json.Marshal(o)
+	if err != nil {
+		return err
+	}
 	failed, w, err := os.Pipe()
 	if err != nil {
 		return err
@@ -46,7 +58,7 @@ func Start(ctx context.Context, cmd *exec.Cmd, helper, records string, start fun
 	}
 	path, args, extra, before := cmd.Path, cmd.Args, cmd.ExtraFiles, cmd.SysProcAttr
 	cmd.Path = helper
-	cmd.Args = append([]string{"sessionbox", Arg, strconv.Itoa(3 + len(extra)), records, path}, args...)
+	cmd.Args = append([]string{"sessionbox", Arg, strconv.Itoa(3 + len(extra)), string(order), path}, args...)
 	cmd.ExtraFiles = append(slices.Clip(extra), w)
 	cmd.SysProcAttr = attr
 	err = start()
@@ -65,6 +77,9 @@ func Start(ctx context.Context, cmd *exec.Cmd, helper, records string, start fun
 	_ = cmd.Wait()
 	if err != nil {
 		return fmt.Errorf("wait until the doors are closed: %w", ctx.Err())
+	}
+	if dir, ok := strings.CutPrefix(string(said), noDir); ok {
+		return &NoDirectory{Dir: dir}
 	}
 	if errno, err := strconv.Atoi(string(said)); err == nil {
 		return &os.PathError{Op: "fork/exec", Path: path, Err: syscall.Errno(errno)}
@@ -125,8 +140,12 @@ func allIDs(file string) ([]syscall.SysProcIDMap, error) {
 
 // Probe closes the doors for a process that tries each of them, and gives what it found.
 // The error is a [*Refused] where they cannot be closed.
-func Probe(ctx context.Context, helper, records string, env []string) ([]Door, error) {
-	cmd := exec.CommandContext(ctx, helper, Arg, probeArg, records)
+func Probe(ctx context.Context, helper string, o Order, env []string) ([]Door, error) {
+	order, err := json.Marshal(o)
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.CommandContext(ctx, helper, Arg, probeArg, string(order))
 	attr, err := namespaces(nil)
 	if err != nil {
 		return nil, err

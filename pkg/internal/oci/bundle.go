@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -53,9 +54,26 @@ func Load(dir string) (*Bundle, error) {
 	return b, b.check()
 }
 
+// Find gives the directory of a bundle without links: a runtime takes no root file system
+// that is reached through one. Of one that is not there it gives the absolute path.
+func Find(dir string) (string, error) {
+	abs, err := filepath.Abs(dir)
+	if err != nil {
+		return "", err
+	}
+	return real(abs), nil
+}
+
+func real(path string) string {
+	if p, err := filepath.EvalSymlinks(path); err == nil {
+		return p
+	}
+	return path
+}
+
 // Read reads a bundle without judging whether a session can be made of it.
 func Read(dir string) (*Bundle, error) {
-	abs, err := filepath.Abs(dir)
+	abs, err := Find(dir)
 	if err != nil {
 		return nil, &Invalid{Text: "the bundle " + dir + " cannot be found", Err: err}
 	}
@@ -142,6 +160,10 @@ func (b *Bundle) check() error {
 	case s.Root == nil || s.Root.Path == "":
 		return &Invalid{Text: "the bundle has no root file system", Hint: "root.path names its directory"}
 	}
+	if at := b.opensCgroups(); at != "" {
+		return &Invalid{Text: "the bundle mounts cgroups at " + at + " that are not the container's own, and may be written",
+			Hint: `add the option "ro", or mount type "cgroup" with a cgroup namespace of its own: a command could leave the box that ends it`}
+	}
 	root := b.RootDir()
 	if fi, err := os.Stat(root); err != nil || !fi.IsDir() {
 		return &Invalid{Text: "the root file system " + root + " is not there", Err: err, Hint: "root.path in " + ConfigFile + " names it, relative to the bundle"}
@@ -152,8 +174,39 @@ func (b *Bundle) check() error {
 	return nil
 }
 
-// RootDir is the directory of the root file system, absolute.
-func (b *Bundle) RootDir() string { return b.resolve(b.Spec.Root.Path) }
+// RootDir is the directory of the root file system, absolute and without links.
+func (b *Bundle) RootDir() string { return real(b.resolve(b.Spec.Root.Path)) }
+
+// hasCgroupNamespace says whether a cgroup namespace is among its namespaces, its own or one
+// that it joins.
+func (b *Bundle) hasCgroupNamespace() bool {
+	return slices.ContainsFunc(b.Spec.Linux.Namespaces, func(n specs.LinuxNamespace) bool { return n.Type == specs.CgroupNamespace })
+}
+
+// opensCgroups is a mount by which the container could be left: one of cgroups that may be
+// written and shows more than the container's own, "" if there is none. In a namespace of
+// its own, which [Bundle.Config] sees to, a cgroup file system shows no more.
+func (b *Bundle) opensCgroups() string {
+	joins := slices.ContainsFunc(b.Spec.Linux.Namespaces, func(n specs.LinuxNamespace) bool { return n.Type == specs.CgroupNamespace && n.Path != "" })
+	for _, m := range b.Spec.Mounts {
+		bind := m.Type == "bind" || slices.Contains(m.Options, "bind") || slices.Contains(m.Options, "rbind")
+		shows := !bind && joins && (m.Type == "cgroup" || m.Type == "cgroup2") || bind && isCgroups(b.resolve(m.Source), slices.Contains(m.Options, "rbind"))
+		if shows && !slices.Contains(m.Options, "ro") && !slices.Contains(m.Options, "rro") {
+			return m.Destination
+		}
+	}
+	return ""
+}
+
+// cgroupsAt is where every system has the cgroup file systems.
+const cgroupsAt = "/sys/fs/cgroup"
+
+// isCgroups says whether a path is among them or, with what is mounted below it, above.
+func isCgroups(path string, below bool) bool {
+	path = filepath.Clean(real(path))
+	return path == cgroupsAt || strings.HasPrefix(path, cgroupsAt+"/") ||
+		below && strings.HasPrefix(cgroupsAt, strings.TrimSuffix(path, "/")+"/")
+}
 
 func (b *Bundle) resolve(path string) string {
 	if filepath.IsAbs(path) {

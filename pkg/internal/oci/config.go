@@ -20,8 +20,8 @@ type Patch struct {
 	Annotations map[string]string
 }
 
-// initName is the session's init in the container.
-const initName = ".sessionbox-init"
+// InitName is the session's init in the container.
+const InitName = ".sessionbox-init"
 
 // Config is the configuration of the session's container: the bundle's with the patch,
 // and with the program init, called with args, as its first process. What the bundle
@@ -30,14 +30,21 @@ func (b *Bundle) Config(p Patch, init string, args ...string) ([]byte, error) {
 	c := clone(b.raw)
 	linux := object(c, "linux")
 	linux["cgroupsPath"] = p.CgroupsPath
+	if namespaces, _ := linux["namespaces"].([]any); !b.hasCgroupNamespace() {
+		// Without one a cgroup file system that it mounts shows what is above the box.
+		linux["namespaces"] = append(slices.Clone(namespaces), map[string]any{"type": specs.CgroupNamespace})
+	}
 	notes := object(c, "annotations")
 	for k, v := range p.Annotations {
 		notes[k] = v
 	}
 	object(c, "root")["path"] = b.RootDir()
-	inside := filepath.Join(b.initDir(), initName)
+	inside := filepath.Join(b.initDir(), InitName)
 	process := object(c, "process")
-	delete(process, "consoleSize")
+	// Limits are for the commands: our init has to live with any.
+	for _, k := range []string{"consoleSize", "rlimits", "oomScoreAdj", "scheduler", "ioPriority", "execCPUAffinity"} {
+		delete(process, k)
+	}
 	process["terminal"] = false
 	process["args"] = append([]string{inside}, args...)
 	process["cwd"] = "/"

@@ -31,7 +31,7 @@ const good = `{
  "root": {"path": "rootfs", "readonly": true},
  "annotations": {"theirs": "1"},
  "process": {"terminal": true, "consoleSize": {"height": 1, "width": 2}, "user": {"uid": 7, "gid": 8}, "cwd": "/src",
-  "args": ["sh"], "env": ["PATH=/bin", "A=1"], "noNewPrivileges": true, "newer": [1]},
+  "args": ["sh"], "env": ["PATH=/bin", "A=1"], "noNewPrivileges": true, "newer": [1], "rlimits": [{"type": "RLIMIT_AS", "soft": 1, "hard": 1}], "oomScoreAdj": 900},
  "mounts": [{"destination": "/dev", "type": "tmpfs", "source": "tmpfs"},
   {"destination": "/data", "source": "data", "options": ["rbind"]},
   {"destination": "/abs", "type": "bind", "source": "/srv"}],
@@ -57,6 +57,8 @@ func TestConfig(t *testing.T) {
 		`"terminal": true, "consoleSize": {"height": 1, "width": 2}`, `"terminal": false`,
 		`"args": ["sh"]`, `"args": ["/dev/.sessionbox-init", "__init"]`,
 		`"cwd": "/src"`, `"cwd": "/"`,
+		`, "rlimits": [{"type": "RLIMIT_AS", "soft": 1, "hard": 1}], "oomScoreAdj": 900`, ``,
+		`[{"type": "mount"}]`, `[{"type": "mount"}, {"type": "cgroup"}]`,
 		`"A=1"`, `"A=2", "B=3"`,
 		`"source": "data"`, `"source": "`+dir+`/data"`,
 		`"source": "/srv"}`, `"source": "/srv"}, {"destination": "/dev/.sessionbox-init", "type": "bind", "source": "/bin/init", "options": ["bind", "ro", "nosuid", "nodev"]}`,
@@ -100,6 +102,50 @@ func TestCommand(t *testing.T) {
 	}
 	if p.User.UID != 7 || !p.NoNewPrivileges || p.Terminal || !strings.Contains(string(data), `"newer":[1]`) {
 		t.Errorf("what was not said is lost: %s", data)
+	}
+}
+
+// A bundle is known by its directory, whatever links lead to it or to its root file system.
+func TestLinks(t *testing.T) {
+	dir := write(t, good)
+	if err := os.Rename(filepath.Join(dir, "rootfs"), filepath.Join(dir, "real")); err != nil {
+		t.Fatal(err)
+	}
+	link := filepath.Join(t.TempDir(), "link")
+	if err := errors.Join(os.Symlink("real", filepath.Join(dir, "rootfs")), os.Symlink(dir, link)); err != nil {
+		t.Fatal(err)
+	}
+	b, err := Load(link)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b.Dir != dir || b.RootDir() != filepath.Join(dir, "real") {
+		t.Errorf("the bundle is %s with the root file system %s", b.Dir, b.RootDir())
+	}
+}
+
+// Cgroups that are not the container's own are not to be written in it.
+func TestCgroupMounts(t *testing.T) {
+	const own, none, joined = `[{"type": "cgroup"}]`, `[]`, `[{"type": "cgroup", "path": "/proc/1/ns/cgroup"}]`
+	for _, c := range []struct {
+		mount, namespaces string
+		opens             bool
+	}{
+		{`{"type": "cgroup", "source": "cgroup"}`, own, false},
+		{`{"type": "cgroup", "source": "cgroup"}`, none, false}, // it gets one
+		{`{"type": "cgroup2", "source": "cgroup"}`, joined, true},
+		{`{"type": "cgroup", "source": "cgroup", "options": ["ro"]}`, joined, false},
+		{`{"type": "bind", "source": "/sys/fs/cgroup/x"}`, own, true},
+		{`{"source": "/sys", "options": ["rbind"]}`, none, true},
+		{`{"source": "/sys", "options": ["bind"]}`, none, false},
+		{`{"source": "/sys", "options": ["rbind", "ro"]}`, none, false},
+		{`{"source": "/sysx", "options": ["rbind"]}`, none, false},
+	} {
+		config := strings.NewReplacer(`[{"type": "mount"}]`, c.namespaces, `{"destination": "/abs", `, strings.Replace(c.mount, "{", `{"destination": "/m", `, 1)+`, {"destination": "/abs", `).Replace(good)
+		_, err := Load(write(t, config))
+		if opens := err != nil && strings.Contains(err.Error(), "mounts cgroups at /m"); opens != c.opens || !opens && err != nil {
+			t.Errorf("%s with the namespaces %s: %v", c.mount, c.namespaces, err)
+		}
 	}
 }
 

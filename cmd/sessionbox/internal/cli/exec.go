@@ -135,8 +135,7 @@ that Ctrl-C and Ctrl-Z reach it as they always do; otherwise exec hands on the
 signals it gets. If exec itself is killed, its command is ended too.
 
 In a session that is a container (open --oci) the command runs in there. The runtime
-starts it and sessionbox waits for it, also with --replace; it gets no terminal of its
-own.
+starts it and sessionbox waits for it: --replace is refused. It gets no terminal of its own.
 
 With -d the command runs in the background; its name SESSION/TASK is printed. Its
 standard input is empty; its output goes where stdout and stderr go if these are

@@ -191,10 +191,13 @@ direct where launchd takes no job. See docs/macos.md; ` + "`sessionbox doctor`" 
 What a command asks somebody else to start was never in the box: a service manager, a
 docker daemon, a tmux server. With --strict the kernel keeps it from asking, without
 privileges: in namespaces of its own the sockets of those are hidden, cgroups and
-sessionbox's records are read-only, and no_new_privs is set, so sudo does nothing. Root
-becomes one without CAP_SYS_ADMIN. Each door, closed or not and why, is listed by inspect
-and doctor; some stay open, such as ssh to this machine. Sessions cannot be opened from
-inside, and exec --replace is refused: a process that runs cannot close its own doors.
+sessionbox's records are read-only, nothing can be typed into the terminal (TIOCSTI), and
+no_new_privs is set, so sudo does nothing. Root becomes one without CAP_SYS_ADMIN. What
+is hidden is what the environments of open, of exec and of the command name. Each door,
+closed or not and why, is listed by inspect and doctor; some stay open, such as ssh to
+this machine, and the socket of a daemon that starts again while the command runs: those
+that start later do not see it. Sessions cannot be opened from inside, and exec --replace is
+refused: a process that runs cannot close its own doors.
 
 With --oci the session is a container of crun or runc, made of a bundle that is only
 read. Its commands run inside, as the user, in the directory and with the environment

@@ -35,7 +35,7 @@ With --oci it is a container, and without COMMAND what its bundle says is run (s
 ` + "`sessionbox open --help`" + `).
 
 What the command has docker, podman, systemd-run, at or crontab start ends with the
-session, too (see ` + "`sessionbox open --help`" + `); --no-shims leaves that out.
+session, too (see ` + "`sessionbox open --help`" + `); --no-shims leaves that out, as --oci does.
 
 SIGTERM and SIGHUP close the session: the processes are asked to end, then killed.
 The first Ctrl-C is the command's; the second one ends everything at once.
@@ -52,6 +52,9 @@ Exit status:
 		Args:              func(*cobra.Command, []string) error { return nil },
 		ValidArgsFunction: a.completeCommand,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if o.oci != "" && !cmd.Flags().Changed("shims") {
+				o.shims = false // which a container's commands would not see
+			}
 			return a.run(cmd.Context(), &o, args)
 		},
 	}
