@@ -275,15 +275,24 @@ func TestJobTerminal(t *testing.T) {
 	cmd := exec.Command(os.Args[0], "job-caller", g.st.Dirs().State, g.rec.ID, script)
 	stop := filepath.Join(t.TempDir(), "stop")
 	cmd.Env = append(os.Environ(), "STOP="+stop)
-	tty, err := pty.StartWithSize(cmd, &pty.Winsize{Rows: 31, Cols: 97})
+	tty, slave, err := pty.Open()
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer tty.Close()
+	if err := pty.Setsize(tty, &pty.Winsize{Rows: 31, Cols: 97}); err != nil {
+		t.Fatal(err)
+	}
 	before, err := unix.IoctlGetTermios(int(tty.Fd()), unix.TCGETS)
 	if err != nil {
 		t.Fatal(err)
 	}
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = slave, slave, slave
+	cmd.SysProcAttr = &unix.SysProcAttr{Setsid: true, Setctty: true}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	slave.Close()
 	shown := make(chan string, 1000)
 	go func() {
 		b := make([]byte, 4096)
@@ -337,14 +346,14 @@ func TestJobTerminal(t *testing.T) {
 	if err != nil || *after != *before {
 		t.Errorf("the terminal is not as it was: %+v, then %+v, %v", before, after, err)
 	}
-	slave := ""
+	name := ""
 	for line := range strings.SplitSeq(screen.String(), "\r\n") {
 		if strings.HasPrefix(line, "/dev/pts/") {
-			slave = line
+			name = line
 		}
 	}
-	if n, err := strconv.Atoi(strings.TrimPrefix(slave, "/dev/pts/")); err != nil || fmt.Sprintf("/dev/pts/%d", n) == ptsName(t, tty) {
-		t.Errorf("the command is on %q, want a terminal that is not the caller's", slave)
+	if n, err := strconv.Atoi(strings.TrimPrefix(name, "/dev/pts/")); err != nil || fmt.Sprintf("/dev/pts/%d", n) == ptsName(t, tty) {
+		t.Errorf("the command is on %q, want a terminal that is not the caller's", name)
 	}
 	g.unkept()
 }
