@@ -39,7 +39,7 @@ func (r *rig) nothing(when string) {
 		}
 		rel, _ := filepath.Rel(state, path)
 		switch {
-		case rel == ".", rel == "sessions", rel == "names", rel == "names.lock", rel == "turn.lock", rel == "guard.lock", rel == "lineage":
+		case rel == ".", rel == "sessions", rel == "names", rel == "names.lock", strings.HasPrefix(rel, "turn") && strings.HasSuffix(rel, ".lock"), rel == "guard.lock", rel == "lineage":
 		case strings.HasPrefix(d.Name(), ".tmp-") && d.IsDir(): // of a claim that was killed: it goes when it is a minute old
 			return fs.SkipDir
 		case strings.HasPrefix(d.Name(), ".tmp-"):

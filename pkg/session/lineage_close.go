@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"syscall"
 	"time"
@@ -152,14 +153,17 @@ func (b *lineageBox) Remove(ctx context.Context) error {
 	return nil
 }
 
-// takeTurn waits until no other lineage box is being closed: each close reads the whole process
-// table a dozen times, and of a hundred at once none would be through in its time. It is a
-// courtesy: who has waited for closeTurn goes on.
+// lineageTurn bounds waiting for a turn: the one before us may be stopped.
+const lineageTurn = 20 * time.Second
+
+// takeTurn waits until no more lineage boxes are being closed than there are processors: each
+// close reads the whole process table half a dozen times, and of a hundred at once none would
+// be through in its time. It is a courtesy: who has waited for lineageTurn goes on.
 func (c *closing) takeTurn(ctx context.Context) {
 	if _, ok := c.box.(*lineageBox); ok && !c.o.nested && !c.o.DryRun {
-		wait, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTurn)
+		wait, cancel := context.WithTimeout(context.WithoutCancel(ctx), lineageTurn)
 		defer cancel()
-		c.pass = c.m.store.Turn(wait)
+		c.pass = c.m.store.TurnOf(wait, runtime.NumCPU())
 	}
 }
 

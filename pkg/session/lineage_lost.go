@@ -72,7 +72,10 @@ func (m *Manager) findLineages(known map[string]store.Kind) []found {
 		if m.keepsForAnother(k, id) {
 			continue
 		}
-		rec := recordOfKeeper(k.pid, id)
+		rec, ok := recordOfKeeper(k.pid, id)
+		if !ok {
+			continue
+		}
 		if m.stateErr == nil && rec.StateDir != "" && rec.StateDir != m.store.Dirs().State {
 			continue // its records are not lost, they are kept elsewhere
 		}
@@ -114,10 +117,13 @@ func (m *Manager) keepsForAnother(k keeperProc, id string) bool {
 	return false
 }
 
-// recordOfKeeper rebuilds a session's record from what its keeper carries.
-func recordOfKeeper(pid int, id string) store.Session {
-	var rec store.Session
-	if env, err := proc.Env(pid, keeper.EnvMeta); err == nil && env[keeper.EnvMeta] != "" {
+// recordOfKeeper rebuilds a session's record from what its keeper carries; not ok for one that
+// is starting, whose environment is not there yet.
+func recordOfKeeper(pid int, id string) (rec store.Session, ok bool) {
+	if env, err := proc.Env(pid, keeper.EnvMeta); err == nil {
+		if env[keeper.EnvMeta] == "" {
+			return rec, false
+		}
 		if json.Unmarshal([]byte(env[keeper.EnvMeta]), &rec) != nil || rec.Check() != nil || rec.ID != id || rec.Kind != store.KindLineage {
 			rec = store.Session{} // not what we wrote
 		}
@@ -126,7 +132,7 @@ func recordOfKeeper(pid int, id string) store.Session {
 		rec = store.Session{Schema: store.Schema, ID: id, Kind: store.KindLineage, UID: os.Getuid()}
 	}
 	rec.State = store.StateOpen
-	return rec
+	return rec, true
 }
 
 // keptBy adds the living keepers of a session to a ledger whose records are lost: whoever

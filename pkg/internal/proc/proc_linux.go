@@ -50,12 +50,27 @@ func Lookup(pid int) (ID, error) {
 }
 
 // ReadStat reads /proc/PID/stat; ErrGone when there is no such process.
+//
+// It is what a reading of the process table does most: the line comes whole with the first
+// read (single_open of fs/seq_file.c), so that no second one asks for more.
 func ReadStat(pid int) (Stat, error) {
-	b, err := read(pid, "stat")
+	path := "/proc/" + strconv.Itoa(pid) + "/stat"
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return Stat{}, err
+		return Stat{}, gone(&os.PathError{Op: "open", Path: path, Err: err})
 	}
-	return ParseStat(b)
+	defer unix.Close(fd)
+	var line [1024]byte
+	for {
+		n, err := unix.Read(fd, line[:])
+		switch {
+		case errors.Is(err, unix.EINTR):
+		case err != nil:
+			return Stat{}, gone(&os.PathError{Op: "read", Path: path, Err: err})
+		default:
+			return ParseStat(line[:n])
+		}
+	}
 }
 
 // Args is the command line the process shows, [comm] for one that shows none
