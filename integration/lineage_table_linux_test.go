@@ -15,6 +15,7 @@ var notOnLineage = map[string]string{
 	"TestLogLastWords":    "it looks for who keeps the log among the members of a cgroup",
 	"TestLogPumpKilled":   "it looks for who keeps the log among the members of a cgroup",
 	"TestAdoptLeftFrozen": "nothing is frozen while it is adopted",
+	"TestSoak":            "its model tells by the cgroup whose a process is",
 }
 
 // applies skips a test that is about what only the other boxes have.

@@ -3,6 +3,7 @@ package darwinjob
 import (
 	"context"
 	"errors"
+	"slices"
 	"syscall"
 )
 
@@ -15,7 +16,10 @@ var ErrNotFrozen = errors.New("not everything stands still")
 func (j *Lineage) Freeze(ctx context.Context, leaf string) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	still, _, err := j.freeze(ctx, leaf)
+	still, p, err := j.freeze(ctx, leaf)
+	if p != nil { // who turned out to be another session's
+		j.runOn(p.Alive(leaf))
+	}
 	if err == nil && !still {
 		err = ErrNotFrozen
 	}
@@ -105,6 +109,23 @@ func equal(a, b map[ID]bool) bool {
 		}
 	}
 	return true
+}
+
+// RunOn lets those go on that this lineage has stopped, and nobody who stood before.
+func (j *Lineage) RunOn() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.runOn(nil)
+}
+
+// runOn wakes whom we have stopped but those.
+func (j *Lineage) runOn(but []*Member) {
+	for id := range j.stood {
+		if !slices.ContainsFunc(but, func(m *Member) bool { return m.Same(id) }) {
+			_ = j.t.Signal(id, syscall.SIGCONT) // most are gone
+			delete(j.stood, id)
+		}
+	}
 }
 
 // Thaw lets all members of a leaf go on, children first: a parent that finds its

@@ -110,6 +110,9 @@ func (j *Lineage) Kill(ctx context.Context, leaf string) (*Report, error) {
 		err = k.step(ctx)
 	}
 	k.fates()
+	if k.last != nil { // who was stopped, and turned out to be another session's, is let go on
+		j.runOn(k.last.Alive(k.leaf))
+	}
 	k.r.Took = j.t.Clock() - began
 	return k.r, err
 }

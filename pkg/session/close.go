@@ -127,7 +127,8 @@ type closing struct {
 	running    map[int]bool           // tasks whose command ran then
 	tallies    map[int]memlimit.Tally // of tasks, before anything was ended
 	shared     []string               // directories for temporary files that stayed for another session
-	keptIn     string                 // the session that who asked for it was kept in
+	kept       *Session               // who asked for it was kept in it; nil: nobody
+	heirs      []heir                 // who stands still until our keepers are theirs
 	pass       func()                 // passes on our turn, nil when it is not ours
 }
 
@@ -196,6 +197,7 @@ func (c *closing) run(ctx context.Context) error {
 	c.takeTurn(ctx)
 	defer c.passTurn()
 	c.spareMarked(ctx)
+	defer c.releaseKept()
 	// A nested session that cannot be closed does not keep this one alive: what
 	// is in its box is in ours.
 	nested := c.closeNested(ctx)
@@ -291,12 +293,12 @@ func (c *closing) spareMarked(ctx context.Context) {
 	}
 	wait, cancel := context.WithTimeout(ctx, spareTime)
 	defer cancel()
-	var kept *Session
+	before := len(c.r.Kept)
 	for { // what was forked meanwhile is in the next list
 		c.oneLook(true)
 		var moved []Process
 		var err error
-		kept, moved, err = s.keepMarked(wait, kept, beside)
+		c.kept, moved, err = s.keepMarked(wait, c.kept, beside)
 		c.r.Kept = append(c.r.Kept, moved...)
 		if err == nil && len(moved) > 0 {
 			err = wait.Err()
@@ -307,14 +309,13 @@ func (c *closing) spareMarked(ctx context.Context) {
 		if err != nil || len(moved) == 0 {
 			break
 		}
+		c.stopHeirs(wait)
 	}
-	if kept == nil {
+	if c.kept == nil || len(c.r.Kept) == before {
 		return
 	}
-	defer kept.Release()
-	c.keptIn = kept.ID()
-	c.note(fmt.Sprintf("%d processes with %s=1 were kept, as %s", len(c.r.Kept), EnvKeep, kept.Name()))
-	c.m.event(store.Event{Event: "kept", ID: c.rec.ID, Name: c.rec.Name}, map[string]any{"session": kept.ID(), "name": kept.Name(), "processes": len(c.r.Kept)})
+	c.note(fmt.Sprintf("%d processes with %s=1 were kept, as %s", len(c.r.Kept)-before, EnvKeep, c.kept.Name()))
+	c.m.event(store.Event{Event: "kept", ID: c.rec.ID, Name: c.rec.Name}, map[string]any{"session": c.kept.ID(), "name": c.kept.Name(), "processes": len(c.r.Kept) - before})
 }
 
 // closeNested closes the sessions inside this one, each with its own receipt.
@@ -356,7 +357,6 @@ func (c *closing) end(ctx context.Context) error {
 	if asked {
 		c.passTurn()
 		c.ask(ctx, grace)
-		c.takeTurn(ctx)
 	}
 	if grace > 0 {
 		c.lastWords(ctx)
@@ -385,6 +385,7 @@ func (c *closing) end(ctx context.Context) error {
 		done()
 		c.list()
 	}
+	c.holdHeirs(ctx)
 	kill, cancel := context.WithTimeout(ctx, killTime)
 	defer cancel()
 	err := c.box.Kill(kill, "")
