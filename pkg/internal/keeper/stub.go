@@ -203,12 +203,12 @@ type reply struct {
 }
 
 func (s *stubbing) answer(c *net.UnixConn) reply {
-	c.SetDeadline(time.Now().Add(askTime))
 	if err := samePeer(c); err != nil {
 		return reply{Text: err.Error()}
 	}
 	s.starting.Lock()
 	defer s.starting.Unlock()
+	c.SetDeadline(time.Now().Add(askTime)) // from here: who was before him may have been silent for as long
 	r, files, err := receiveRequest(c)
 	defer closeAll(files)
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"syscall"
 	"testing"
@@ -109,6 +110,28 @@ func FuzzRequest(f *testing.F) {
 		}
 		closeAll(files)
 	})
+}
+
+// One who asks and then says nothing takes the time of the others, and not their turn.
+func TestSilentClient(t *testing.T) {
+	s := &stubbing{}
+	_, silent := pair(t) // its other end stays open
+	done := make(chan reply, 1)
+	go func() { done <- s.answer(silent) }()
+	for s.starting.TryLock() {
+		s.starting.Unlock()
+		runtime.Gosched()
+	}
+	a, b := pair(t)
+	if err := sendRequest(a, &request{}, nil); err != nil {
+		t.Fatal(err)
+	}
+	if r := s.answer(b); r.Text != "" {
+		t.Errorf("the one behind is told %q", r.Text)
+	}
+	if r := <-done; r.Text == "" {
+		t.Error("the silent one was understood")
+	}
 }
 
 // A stub whose session is gone ends when it has nobody to start from, and not before.
