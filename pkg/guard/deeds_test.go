@@ -174,20 +174,21 @@ func TestMemoryArmsTheBrake(t *testing.T) {
 		w := ceilinged(400 * mib)
 		w.Steps = memlimit.MayBrake
 		at := memlimit.BrakeAt(400 * mib)
-		theirs, armed, lost, moved := w, w, w, w
+		theirs, armed, lost, moved, freed := w, w, w, w, w
 		theirs.High = 300 * mib
-		armed.Brake, lost.Brake, moved.Brake = at, at, at/2
+		armed.Brake, lost.Brake, moved.Brake, freed.Brake, freed.Ceiling = at, at, at/2, at, memlimit.Infinity
 		box := func(high uint64) *madeUp { return &madeUp{hard: constant(20), max: 400 * mib, high: high} }
 		g.open("new", box(0), w)
 		g.open("theirs", box(300*mib), theirs)
 		g.open("armed", box(at), armed)
 		g.open("lost", box(0), lost) // whoever was to set it was killed before that
 		g.open("moved", box(at/2), moved)
+		g.open("freed", &madeUp{hard: constant(20), max: memlimit.Infinity, high: at}, freed) // its ceiling was lifted
 		time.Sleep(100 * time.Millisecond)
 		synctest.Wait()
 		got := g.deedsOf()
 		slices.Sort(got)
-		if want := []string{"arm lost", "arm moved", "arm new"}; !slices.Equal(got, want) {
+		if want := []string{"arm lost", "arm moved", "arm new", "lift freed"}; !slices.Equal(got, want) {
 			t.Errorf("done: %v, want %v", got, want)
 		}
 	})

@@ -240,12 +240,12 @@ func (l *Ladder) hibernate(sc *Scene, place int, out *[]Action) {
 // who stands at it: what cannot be reclaimed never gets out of it by itself.
 func (l *Ladder) brake(sc *Scene, place int, out *[]Action) {
 	p := &sc.Places[place]
-	if p.Kind != KindSession || p.Max == Infinity || p.Tier != TierCgroup {
+	if p.Kind != KindSession || p.Tier != TierCgroup {
 		return
 	}
 	for i := range sc.Sessions {
 		c := &sc.Sessions[i]
-		if c.ID != p.Session || past(sc.Now, l.tried[c.ID]) < brakeTry {
+		if c.ID != p.Session || p.Max == Infinity && c.Brake == Infinity || past(sc.Now, l.tried[c.ID]) < brakeTry {
 			continue
 		}
 		high := BrakeAt(p.Max)
@@ -295,6 +295,8 @@ func (l *Ladder) unbrake(sc *Scene, c *Candidate, place int, high uint64, may bo
 	case c.Frozen: // by somebody: it takes nothing
 	case !may:
 		return c.action(Lift, p, "it may not be braked any more")
+	case p.Max == Infinity:
+		return c.action(Lift, p, "it has no ceiling any more")
 	case BrakeMoved(c.Brake, p.Max):
 		do := Lift
 		if c.Hard < high {
@@ -520,6 +522,9 @@ func (c *Candidate) action(do Deed, p *Spot, why string) Action {
 // describe says in a few words how it is with a place.
 func describe(p *Spot) string {
 	text := fmt.Sprintf("%s is at %d %% of %s", who(p.Place), percent(p.RAM), bytesText(p.Max))
+	if p.Max == Infinity {
+		text = who(p.Place) + " has " + bytesText(p.Hard)
+	}
 	if p.Full > 0 {
 		text += ", full in about " + about(p.Full.Seconds())
 	}

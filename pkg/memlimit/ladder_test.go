@@ -382,6 +382,24 @@ func TestBrakeEnds(t *testing.T) {
 	}
 }
 
+// A brake goes with the ceiling that it was below.
+func TestBrakeGoesWithTheCeiling(t *testing.T) {
+	var l Ladder
+	sc := stage(Candidate{ID: "a", Hard: 925 * mib, May: MayBrake, Brake: BrakeAt(gib)})
+	sc.own(0).High = BrakeAt(gib)
+	got := sc.decide(&l)
+	if !slices.Equal(deeds(got), []string{"lift a"}) || got[0].High != 0 || got[0].Reason != "it has no ceiling any more; session a has 925 MiB" {
+		t.Fatalf("%+v", got)
+	}
+	sc.Sessions[0].Brake = Infinity
+	for range 100 {
+		sc.Now += time.Second
+		if got := sc.decide(&l); len(got) > 0 {
+			t.Fatalf("without a ceiling: %v", deeds(got))
+		}
+	}
+}
+
 // Who is inside a session is touched with it: what spares the one spares the other.
 func TestHolds(t *testing.T) {
 	outer := Candidate{Age: time.Hour, Idle: time.Hour}
