@@ -70,7 +70,7 @@ type recorder struct {
 func newRecorder(t *testing.T, k *keeper) *recorder {
 	_, log := newLogged()
 	r := &recorder{}
-	r.deeds = &deeds{ctx: t.Context(), keeper: k, log: log, busy: map[string]bool{}, count: func(memlimit.Deed) {}, say: func(f func()) { f() },
+	r.deeds = &deeds{ctx: t.Context(), keeper: k, log: log, busy: map[string]memlimit.Deed{}, missed: map[string][]memlimit.Action{}, count: func(memlimit.Deed) {}, say: func(f func()) { f() },
 		hold: func(why string) { r.note(func() { r.holds = append(r.holds, why) }) },
 		write: func(e store.Event, detail any) {
 			e.Detail, _ = json.Marshal(detail)
@@ -143,6 +143,34 @@ func TestDeedsThatHang(t *testing.T) {
 	slices.Sort(k.calls)
 	if want := []string{"freeze a 1", "freeze b 2"}; !slices.Equal(k.calls, want) {
 		t.Errorf("done: %v, want %v", k.calls, want)
+	}
+}
+
+// What is to stop a session while something else is done to it is decided again when that is
+// over, by what is true then, and as nothing that has failed.
+func TestDeedsThatAreMissed(t *testing.T) {
+	k := &keeper{wait: make(chan struct{})}
+	r := newRecorder(t, k)
+	r.do(memlimit.Action{Do: memlimit.Brake, Session: "a", High: 5}, 1)
+	for _, do := range []memlimit.Deed{memlimit.Brake, memlimit.Lift, memlimit.Freeze, memlimit.Close} {
+		r.do(memlimit.Action{Do: do, Session: "a"}, 1)
+	}
+	close(k.wait)
+	r.all.Wait()
+	var told []string
+	for _, o := range r.after {
+		told = append(told, fmt.Sprintf("%s %v %v", o.Do, o.failed, o.undone))
+	}
+	if want := []string{"brake false false", "freeze false true", "close false true"}; !slices.Equal(told, want) {
+		t.Errorf("told %v, want %v", told, want)
+	}
+	if want := []string{"brake 5 a 1"}; !slices.Equal(k.calls, want) {
+		t.Errorf("done: %v, want %v", k.calls, want)
+	}
+	r.do(memlimit.Action{Do: memlimit.Close, Session: "a"}, 1)
+	r.all.Wait()
+	if len(k.calls) != 2 {
+		t.Errorf("done after that: %v", k.calls)
 	}
 }
 
@@ -264,7 +292,7 @@ func TestMemoryForgetsAfterAFreeze(t *testing.T) {
 			g.deeds = append(g.deeds, a)
 			if a.Do == memlimit.Freeze && a.Session == "hog" {
 				stopped, box.frozen = g.clock(), true
-				go g.m.again(outcome{a, false})
+				go g.m.again(outcome{Action: a})
 			}
 		}
 		g.start()
@@ -309,7 +337,7 @@ func TestMemoryThatCannotBeFrozen(t *testing.T) {
 			g.mu.Lock()
 			g.deeds = append(g.deeds, a)
 			g.mu.Unlock()
-			go g.m.again(outcome{a, true})
+			go g.m.again(outcome{Action: a, failed: true})
 		}
 		g.start()
 		defer g.stop()

@@ -133,7 +133,13 @@ func (l *Ladder) Told(a Action, failed bool, now time.Duration) {
 	f.until = now + min(failMost, failLeast<<min(f.n, 10))
 	f.n++
 	l.failed[a.Session][a.Do] = f
-	switch a.Do { // nothing was gained by it that would have to be waited for
+	l.Undone(a) // nothing was gained by it that would have to be waited for
+}
+
+// Undone says that an action was not even begun, as something else was being done to the
+// session: nothing was gained, and nothing has failed.
+func (l *Ladder) Undone(a Action) {
+	switch a.Do {
 	case Freeze:
 		l.froze = 0
 		if n := l.times[a.Session]; n > 0 {
@@ -167,15 +173,20 @@ func (l *Ladder) Decide(sc *Scene) []Action {
 		pa, pb := &sc.Places[a], &sc.Places[b]
 		return cmp.Or(cmp.Compare(pb.Now, pa.Now), cmp.Compare(pa.Headroom, pb.Headroom))
 	})
-	acted := false
+	// Of a session one thing is done at a time: who is stopped needs no brake.
+	var stops []Action
+	acted := slices.ContainsFunc(worst, func(p int) bool { return l.stop(sc, p, &stops) })
+	stopped := func(id string) bool {
+		return slices.ContainsFunc(stops, func(a Action) bool { return a.Session == id && a.Do != Helpless })
+	}
 	for _, p := range worst {
 		l.hibernate(sc, p, &out)
-		l.brake(sc, p, &out)
-		l.high(sc, p, &out)
-		if !acted {
-			acted = l.stop(sc, p, &out)
+		if !stopped(sc.Places[p].Session) {
+			l.brake(sc, p, &out)
+			l.high(sc, p, &out)
 		}
 	}
+	out = append(out, stops...)
 	if !acted {
 		l.thaw(sc, &out)
 	}

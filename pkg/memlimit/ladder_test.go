@@ -400,6 +400,33 @@ func TestBrakeGoesWithTheCeiling(t *testing.T) {
 	}
 }
 
+// Of a session one thing is done at a time: who is to be frozen, or closed, is neither braked
+// nor let go in the same round. What was not begun is decided again at once.
+func TestStoppedAndNotBraked(t *testing.T) {
+	for may, want := range map[Steps]string{MayBrake | MayFreeze: "freeze a", MayBrake | MayClose: "close a"} {
+		for name, change := range map[string]func(*Candidate, *Verdict){
+			"no brake yet": func(*Candidate, *Verdict) {},
+			"at the brake": func(c *Candidate, v *Verdict) { c.Brake, v.Throttled = BrakeAt(gib), brakeMost+brakeOver },
+			"at its own":   func(c *Candidate, v *Verdict) { c.High, v.High, v.Parked = 900*mib, 900*mib, brakeMost+brakeOver },
+		} {
+			var l Ladder
+			sc := stage(Candidate{ID: "a", Hard: 940 * mib, Anon: 940 * mib, Ceiling: gib, May: may})
+			own := sc.own(0)
+			filling(own, Emergency, 3*time.Second)
+			own.SwapRoom = 2 * gib
+			change(&sc.Sessions[0], own)
+			for range 2 {
+				got := sc.decide(&l)
+				if !slices.Equal(deeds(got), []string{want}) {
+					t.Fatalf("%s: %v, want %s", name, deeds(got), want)
+				}
+				l.Undone(got[0])
+				sc.Now += 50 * time.Millisecond
+			}
+		}
+	}
+}
+
 // Who is inside a session is touched with it: what spares the one spares the other.
 func TestHolds(t *testing.T) {
 	outer := Candidate{Age: time.Hour, Idle: time.Hour}
