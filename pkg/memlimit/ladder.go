@@ -117,7 +117,8 @@ type failure struct {
 }
 
 // Told says how it went with an action. What failed is tried again after one second, then
-// two, up to a minute; what would come next takes its place meanwhile.
+// two, up to a minute; what would come next takes its place meanwhile. Nothing does where a
+// session is to be let go: it stalls until that is done.
 func (l *Ladder) Told(a Action, failed bool, now time.Duration) {
 	if !failed {
 		delete(l.failed[a.Session], a.Do)
@@ -130,7 +131,11 @@ func (l *Ladder) Told(a Action, failed bool, now time.Duration) {
 		l.failed[a.Session] = map[Deed]failure{}
 	}
 	f := l.failed[a.Session][a.Do]
-	f.until = now + min(failMost, failLeast<<min(f.n, 10))
+	most := failMost
+	if a.Do == Lift || a.Do == Thaw {
+		most = brakeTry
+	}
+	f.until = now + min(most, failLeast<<min(f.n, 10))
 	f.n++
 	l.failed[a.Session][a.Do] = f
 	l.Undone(a) // nothing was gained by it that would have to be waited for

@@ -720,6 +720,18 @@ func TestWhatFails(t *testing.T) {
 	if !slices.Equal(did, []string{"freeze a", "close a"}) {
 		t.Errorf("%v, want it closed when it cannot be frozen", did)
 	}
+	// Who stalls, or stands still, is let go as soon as that can be done.
+	sc = stage(Candidate{ID: "a", Hard: 925 * mib, Ceiling: gib, May: MayBrake, Brake: BrakeAt(gib)})
+	sc.own(0).Throttled = time.Minute
+	l = Ladder{}
+	if at := fail(&l, sc, Lift); len(at) < 95 {
+		t.Errorf("a lift that fails is tried at %v", at)
+	}
+	sc = stage(Candidate{ID: "a", Hard: mib, May: MayFreeze, Frozen: true, FrozenAt: time.Minute})
+	l = Ladder{}
+	if at := fail(&l, sc, Thaw); len(at) < 95 {
+		t.Errorf("a thaw that fails is tried at %v", at)
+	}
 	// What went well after all begins anew.
 	sc = stage(Candidate{ID: "a", Hard: gib, Slope: 20 * mib, Ceiling: 2 * gib, May: MayFreeze})
 	l = Ladder{}
