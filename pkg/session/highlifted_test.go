@@ -30,7 +30,7 @@ func TestHighLiftedIsSaid(t *testing.T) {
 	} {
 		rec.Memory.Lifted = c.lifted
 		all := memlimit.Ceilings(want, memlimit.Limits{MemoryHigh: c.kernel})
-		remark(rec, nowhere{}, all)
+		(&Manager{}).remark(rec, nowhere{}, all)
 		if len(all) != 1 || all[0].Why != c.why || all[0].InForce != (c.why == "") {
 			t.Errorf("the kernel has %q: %+v", c.kernel, all)
 		}

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
@@ -86,5 +87,32 @@ func TestLimitTakesTheBrakeAway(t *testing.T) {
 				t.Errorf("%s: told that %v was asked for", name, all[i].Want)
 			}
 		}
+	}
+}
+
+// Of a brake it is said who lifts it: a guard, if there is one.
+func TestBrakeIsSaid(t *testing.T) {
+	m, rec := recorded(t, store.Session{Memory: &store.MemoryPolicy{Brake: 300 << 20}})
+	note := func() string {
+		all := memlimit.Ceilings(memlimit.Limits{}, memlimit.Limits{MemoryHigh: memlimit.Bytes(300 << 20)})
+		m.remark(&rec, ceilinged{}, all)
+		for i := range all {
+			if all[i].File == "memory.high" {
+				return all[i].Note
+			}
+		}
+		t.Fatalf("no memory.high in %+v", all)
+		return ""
+	}
+	if n := note(); !strings.Contains(n, "`sessionbox reconcile` lifts it") || strings.Contains(n, "10 s") {
+		t.Errorf("without a guard: %q", n)
+	}
+	lock, err := m.store.LockGuard(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lock.Unlock()
+	if n := note(); !strings.Contains(n, "for more than 10 s") {
+		t.Errorf("with a guard: %q", n)
 	}
 }

@@ -34,6 +34,7 @@ func (s *Session) setLimits(ctx context.Context, l memlimit.Limits, force bool) 
 	if err != nil {
 		return nil, err
 	}
+	s.freeLeft(ctx)
 	base, err := memlimit.FromOCI(s.rec.Limits)
 	if err != nil {
 		base = memlimit.Limits{} // a record of another mind; what is asked for counts
@@ -56,7 +57,7 @@ func (s *Session) setLimits(ctx context.Context, l memlimit.Limits, force bool) 
 	if err != nil {
 		return nil, fmt.Errorf("set the ceilings of %s: %w", s.Name(), err)
 	}
-	remark(&s.rec, box, all)
+	s.m.remark(&s.rec, box, all)
 	s.ceilings = all
 	s.m.event(store.Event{Event: "limited", ID: s.rec.ID, Name: s.rec.Name}, map[string]any{"limits": all})
 	return all, nil
@@ -194,12 +195,12 @@ func (s *Session) Limits() ([]memlimit.Ceiling, error) {
 		return nil, err
 	}
 	all, err := box.Limits(want)
-	remark(&s.rec, box, all)
+	s.m.remark(&s.rec, box, all)
 	return all, err
 }
 
 // remark says of ceilings what would put them in force, and which of them never act.
-func remark(rec *store.Session, box Box, all []memlimit.Ceiling) {
+func (m *Manager) remark(rec *store.Session, box Box, all []memlimit.Ceiling) {
 	fixes := map[string]string{}
 	for i := range all {
 		c := &all[i]
@@ -220,6 +221,9 @@ func remark(rec *store.Session, box Box, all []memlimit.Ceiling) {
 	for i := range all {
 		if c := &all[i]; c.File == "memory.high" && !c.Want.IsSet() && rec.Memory != nil && rec.Memory.Brake != 0 {
 			c.Note = "memory.high is the guard's brake: nobody stands at it for more than 10 s"
+			if _, held, err := m.store.Guard(); err == nil && !held {
+				c.Note = "memory.high is a brake that was left by a guard that is gone: `sessionbox reconcile` lifts it"
+			}
 		}
 		if c := &all[i]; c.File == "memory.high" && c.Value.IsSet() && !c.InForce && rec.Memory != nil && rec.Memory.Lifted != nil {
 			c.Why = "the guard lifted it after 10 s of stall"
