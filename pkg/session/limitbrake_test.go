@@ -116,3 +116,28 @@ func TestBrakeIsSaid(t *testing.T) {
 		t.Errorf("with a guard: %q", n)
 	}
 }
+
+// A session whose record was lost has the brake that the kernel has, and not what its user
+// wants for one.
+func TestBrakeOfTheKernelIsNoted(t *testing.T) {
+	theirs, err := resources(memlimit.Limits{MemoryHigh: memlimit.Bytes(200 << 20)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		rec   store.Session
+		high  memlimit.Size
+		brake uint64
+	}{
+		"a brake":           {store.Session{Memory: &store.MemoryPolicy{}}, memlimit.Bytes(300 << 20), 300 << 20},
+		"none":              {store.Session{Memory: &store.MemoryPolicy{}}, memlimit.Max(), 0},
+		"no controller":     {store.Session{Memory: &store.MemoryPolicy{}}, memlimit.Size{}, 0},
+		"its user's":        {store.Session{Memory: &store.MemoryPolicy{}, Limits: theirs}, memlimit.Bytes(200 << 20), 0},
+		"nobody watches it": {store.Session{}, memlimit.Bytes(300 << 20), 0},
+	} {
+		noteBrake(&c.rec, ceilinged{has: &memlimit.Limits{MemoryHigh: c.high}})
+		if c.rec.Memory != nil && c.rec.Memory.Brake != c.brake || c.rec.Memory == nil && name != "nobody watches it" {
+			t.Errorf("%s: %+v", name, c.rec.Memory)
+		}
+	}
+}
