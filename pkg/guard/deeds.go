@@ -50,6 +50,7 @@ type deeds struct {
 	// over that is decided anew, by what is true then.
 	busy   map[string]memlimit.Deed
 	missed map[string][]memlimit.Action
+	cycles cycles
 	// ending says that nobody will lift a brake that is set now; lifts are those that wait
 	// for something else to be done with the session.
 	ending bool
@@ -192,6 +193,12 @@ func (d *deeds) tell(a memlimit.Action, what done, err error) {
 	if (a.Do == memlimit.Arm || a.Do == memlimit.Restore) && err == nil { // that stops nobody
 		level = slog.LevelInfo
 	}
+	d.mu.Lock()
+	known := d.cycles.known(a, what.Error, time.Now())
+	d.mu.Unlock()
+	if known {
+		level = slog.LevelDebug
+	}
 	e := store.Event{Event: session.EventMemoryAction, ID: a.Session, Msg: text}
 	if a.Name != a.Session {
 		e.Name = a.Name
@@ -201,6 +208,8 @@ func (d *deeds) tell(a memlimit.Action, what done, err error) {
 		if err == nil {
 			d.count(a.Do)
 		}
-		d.write(e, &what)
+		if !known {
+			d.write(e, &what)
+		}
 	})
 }

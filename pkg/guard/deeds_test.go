@@ -70,7 +70,7 @@ type recorder struct {
 func newRecorder(t *testing.T, k *keeper) *recorder {
 	_, log := newLogged()
 	r := &recorder{}
-	r.deeds = &deeds{ctx: t.Context(), keeper: k, log: log, busy: map[string]memlimit.Deed{}, missed: map[string][]memlimit.Action{}, count: func(memlimit.Deed) {}, say: func(f func()) { f() },
+	r.deeds = &deeds{ctx: t.Context(), keeper: k, log: log, busy: map[string]memlimit.Deed{}, missed: map[string][]memlimit.Action{}, cycles: cycles{}, count: func(memlimit.Deed) {}, say: func(f func()) { f() },
 		hold: func(why string) { r.note(func() { r.holds = append(r.holds, why) }) },
 		write: func(e store.Event, detail any) {
 			e.Detail, _ = json.Marshal(detail)
@@ -172,6 +172,60 @@ func TestDeedsThatAreMissed(t *testing.T) {
 	if len(k.calls) != 2 {
 		t.Errorf("done after that: %v", k.calls)
 	}
+}
+
+// Who stands at a brake for days has it lifted and set again and again: that is told once,
+// and again when something is another way, or it had an end.
+func TestDeedsOfACycle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := &keeper{}
+		r := newRecorder(t, k)
+		act := func(do memlimit.Deed, session string, high uint64) {
+			r.do(memlimit.Action{Do: do, Session: session, High: high, Reason: time.Now().String()}, 1)
+			r.all.Wait()
+		}
+		cycle := func(n int) {
+			for range n {
+				act(memlimit.Arm, "a", 5)
+				time.Sleep(10 * time.Second)
+				act(memlimit.Lift, "a", 0)
+				time.Sleep(time.Minute)
+			}
+		}
+		told := func(what string, want int) {
+			t.Helper()
+			if len(r.events) != want {
+				t.Errorf("%s: %d events, want %d", what, len(r.events), want)
+			}
+			r.events = nil
+		}
+		cycle(1000)
+		told("a day", 2)
+		act(memlimit.Arm, "b", 5)
+		told("another session", 1)
+		act(memlimit.Arm, "a", 6)
+		told("another ceiling", 1)
+		k.err = errors.New("no")
+		cycle(2)
+		told("it fails", 2)
+		k.err = nil
+		cycle(2)
+		told("it does not", 2)
+		act(memlimit.Freeze, "a", 0)
+		act(memlimit.Thaw, "a", 0)
+		act(memlimit.Freeze, "a", 0)
+		cycle(2)
+		told("it was frozen", 5)
+		time.Sleep(cycleTime)
+		cycle(2)
+		told("it was at ease", 2)
+		if n := len(r.cycles); n != 1 {
+			t.Errorf("%d sessions are remembered", n)
+		}
+		if got := len(k.calls); got != 2021 {
+			t.Errorf("done: %d", got)
+		}
+	})
 }
 
 // A guard that ends leaves no brake behind: neither one that it was about to set, nor one
