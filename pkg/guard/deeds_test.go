@@ -317,7 +317,7 @@ func TestMemoryLiftsHigh(t *testing.T) {
 		}
 		g.mu.Unlock()
 		slices.Sort(texts)
-		if len(texts) != 2 || !strings.Contains(texts[0], "session name-parked: ") || !strings.Contains(texts[0], "stalled at its memory.high of 200 MiB for 5 s") || !strings.Contains(texts[0], "memory.high is lifted in 5 s") ||
+		if len(texts) != 2 || !strings.Contains(texts[0], "session name-parked: ") || !strings.Contains(texts[0], "stalled at its memory.high of 200 MiB for 5 s") || !strings.Contains(texts[0], "memory.high is lifted in 3 s") ||
 			!strings.Contains(texts[1], "session name-silent: 201 MiB, stalled at its memory.high of 200 MiB") || !strings.Contains(texts[1], "nothing is done about it") {
 			t.Errorf("said %q", texts)
 		}

@@ -23,7 +23,7 @@ func TestHighLiftedIsSaid(t *testing.T) {
 		lifted *store.Lifted
 		why    string
 	}{
-		{memlimit.Max(), rec.Memory.Lifted, "the guard lifted it after 10 s of stall"},
+		{memlimit.Max(), rec.Memory.Lifted, "the guard lifted it: the session stalled there"},
 		{memlimit.Max(), nil, "the kernel has max"},
 		{memlimit.Bytes(200 << 20), rec.Memory.Lifted, ""},
 		{memlimit.Size{}, rec.Memory.Lifted, "memory controller not delegated"},

@@ -226,7 +226,7 @@ func (m *Manager) remark(rec *store.Session, box Box, all []memlimit.Ceiling) {
 			}
 		}
 		if c := &all[i]; c.File == "memory.high" && c.Value.IsSet() && !c.InForce && rec.Memory != nil && rec.Memory.Lifted != nil {
-			c.Why = "the guard lifted it after 10 s of stall"
+			c.Why = "the guard lifted it: the session stalled there"
 			c.Fix = fmt.Sprintf("`sessionbox limit %s --memory-high %s` sets it again; the guard does when less than 90 %% of it is in use", cmp.Or(rec.Name, rec.ID), c.Want)
 		}
 	}
