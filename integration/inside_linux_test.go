@@ -152,7 +152,10 @@ func TestKeptDaemonizes(t *testing.T) {
 				r.detach(id, "/bin/bash", "-c", "trap '' TERM; while :; do "+shellWords(deaf.argv("payload"))+"; done")
 				deaf.await(1)
 				c := r.start(bin(), "close", "--grace", "600s", id)
-				eventually(t, "it is kept", func() bool { _, ok := r.listed("work.kept-1"); return ok })
+				eventually(t, "it is kept", func() bool {
+					_, ok := r.listed("work.kept-1")
+					return ok && r.inspect("work.kept-1").Processes == 1
+				})
 				c.die()
 			}
 			r.closed(id, "--now")

@@ -18,7 +18,8 @@ func (j *Lineage) Freeze(ctx context.Context, leaf string) error {
 	defer j.mu.Unlock()
 	still, p, err := j.freeze(ctx, leaf)
 	if p != nil { // who turned out to be another session's
-		j.runOn(p.Alive(leaf))
+		alive := p.Alive(leaf)
+		j.runOn(func(id ID) bool { return !slices.ContainsFunc(alive, func(m *Member) bool { return m.Same(id) }) })
 	}
 	if err == nil && !still {
 		err = ErrNotFrozen
@@ -115,13 +116,13 @@ func equal(a, b map[ID]bool) bool {
 func (j *Lineage) RunOn() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.runOn(nil)
+	j.runOn(func(ID) bool { return true })
 }
 
-// runOn wakes whom we have stopped but those.
-func (j *Lineage) runOn(but []*Member) {
+// runOn wakes those of whom we have stopped.
+func (j *Lineage) runOn(those func(ID) bool) {
 	for id := range j.stood {
-		if !slices.ContainsFunc(but, func(m *Member) bool { return m.Same(id) }) {
+		if those(id) {
 			_ = j.t.Signal(id, syscall.SIGCONT) // most are gone
 			delete(j.stood, id)
 		}
