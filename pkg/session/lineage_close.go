@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -251,7 +252,7 @@ func (c *closing) bequeath() {
 	}
 	for _, h := range c.heirs {
 		if err := b.inherit(h.box); err != nil {
-			c.note("what was kept as " + h.box.rec.ID + " may start what nobody finds: " + err.Error())
+			c.note("what " + cmp.Or(h.box.rec.Name, h.box.rec.ID) + " keeps may start and let go of what no session finds (" + err.Error() + "): to be sure, close both")
 		}
 	}
 	c.releaseHeirs()

@@ -247,7 +247,7 @@ func (b *lineageBox) inherit(to *lineageBox) error {
 	roots := have.Roots()
 	for _, id := range l.Away {
 		if b.lives(id) && !slices.ContainsFunc(roots, func(n *darwinjob.Node) bool { return n.Same(id) }) {
-			return fmt.Errorf("process %d, which its keeper has as well, was given to another session", id.PID)
+			return fmt.Errorf("process %d below the same keeper is another session's", id.PID)
 		}
 	}
 	here, err := darwinjob.Here(context.Background(), b.table)
