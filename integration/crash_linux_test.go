@@ -232,9 +232,8 @@ func TestKillKilled(t *testing.T) {
 			stopped++
 		}
 		r.run("reconcile").must(t, 0, "reconcile")
-		if len(livingIn(p.dir)) > 0 {
-			p.ticking()
-		}
+		before := ticksIn(p.dir)
+		eventually(t, "it runs on, or has ended", func() bool { return len(livingIn(p.dir)) == 0 || ticksIn(p.dir) > before })
 		r.run("kill", fmt.Sprintf("%s/%d", id, n+1)).must(t, 0, "kill again")
 		p.stopped()
 	}

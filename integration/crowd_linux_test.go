@@ -11,10 +11,14 @@ import (
 	"github.com/sessionbox/sessionbox/pkg/store"
 )
 
-// crowd is how many work at once.
+// crowd is how many work at once. In a lineage box each of them reads the whole process table,
+// in which all the others are: the work grows with the square of it.
 func crowd() int {
-	if tierName() == "vm" {
+	switch {
+	case tierName() == "vm":
 		return 20
+	case backend() == "lineage":
+		return 50
 	}
 	return 200
 }

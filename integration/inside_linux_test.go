@@ -1,6 +1,9 @@
 package integration_test
 
 import (
+	"errors"
+	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -131,27 +134,80 @@ func TestKeptTwo(t *testing.T) {
 }
 
 // TestKeptDaemonizes: what a process that was kept by its mark starts after that, and lets go
-// of, is the kept session's, also with nothing of ours in its environment.
+// of, is the kept session's, also with nothing of ours in its environment, and also if the
+// close that kept it was broken off and another one has ended the rest.
 func TestKeptDaemonizes(t *testing.T) {
-	r := newRig(t)
-	need(t, "bash", "setsid")
-	id := r.open("work")
-	p, q := r.payloads("kept"), r.payloads("daemon")
-	dir := t.TempDir()
-	ready, now := filepath.Join(dir, "ready"), filepath.Join(dir, "now")
-	script := ": >" + ready + "; until [ -e " + now + " ]; do sleep 0.1; done; (env -i setsid " + shellWords(q.argv("payload")) + " &); exec " + shellWords(p.argv("payload"))
-	r.exec(id, "/bin/bash", "-c", "SESSIONBOX_KEEP=1 setsid bash -c "+shellWords([]string{script})+" & exit 0").must(t, 0, "exec")
-	eventually(t, "it runs, marked", func() bool { _, err := os.Stat(ready); return err == nil })
-	r.closed(id, "--now")
-	if err := os.WriteFile(now, nil, 0o600); err != nil {
-		t.Fatal(err)
+	for _, broken := range []bool{false, true} {
+		t.Run(fmt.Sprintf("broken off %t", broken), func(t *testing.T) {
+			r := newRig(t)
+			need(t, "bash", "setsid")
+			id := r.open("work")
+			p, q, deaf := r.payloads("kept"), r.payloads("daemon"), r.payloads("deaf")
+			dir := t.TempDir()
+			ready, now := filepath.Join(dir, "ready"), filepath.Join(dir, "now")
+			script := ": >" + ready + "; until [ -e " + now + " ]; do sleep 0.1; done; (env -i setsid " + shellWords(q.argv("payload")) + " &); exec " + shellWords(p.argv("payload"))
+			r.exec(id, "/bin/bash", "-c", "SESSIONBOX_KEEP=1 setsid bash -c "+shellWords([]string{script})+" & exit 0").must(t, 0, "exec")
+			eventually(t, "it runs, marked", func() bool { _, err := os.Stat(ready); return err == nil })
+			if broken {
+				r.detach(id, "/bin/bash", "-c", "trap '' TERM; while :; do "+shellWords(deaf.argv("payload"))+"; done")
+				deaf.await(1)
+				c := r.start(bin(), "close", "--grace", "600s", id)
+				eventually(t, "it is kept", func() bool {
+					_, ok := r.listed("work.kept-1")
+					return ok && r.inspect("work.kept-1").Processes == 1
+				})
+				c.die()
+			}
+			r.closed(id, "--now")
+			deaf.stopped()
+			if err := os.WriteFile(now, nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			p.await(1)
+			q.await(1)
+			eventually(t, "both in the session that keeps them", func() bool { return r.inspect("work.kept-1").Processes == 2 })
+			r.closed("work.kept-1", "--now")
+			p.stopped()
+			q.stopped()
+			r.nothing("at the end")
+		})
 	}
-	p.await(1)
-	q.await(1)
-	eventually(t, "both in the session that keeps them", func() bool { return r.inspect("work.kept-1").Processes == 2 })
-	r.closed("work.kept-1", "--now")
-	p.stopped()
-	q.stopped()
+}
+
+// TestKeptGoesOn: what a kept process starts and lets go of while its first session is closed
+// ends with neither, and is not left stopped.
+func TestKeptGoesOn(t *testing.T) {
+	r := newRig(t)
+	need(t, "bash")
+	dir := t.TempDir()
+	count := func(name string) int {
+		b, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			t.Fatal(err)
+		}
+		return strings.Count(string(b), "x")
+	}
+	script := "cd " + dir + "; until [ -e stop ]; do ( ( sleep 0.4; echo -n x >>done ) & ); echo -n x >>started; sleep 0.03; done; : >stopped; sleep 600"
+	for n := range 5 {
+		name := fmt.Sprintf("work%d", n)
+		id := r.open(name)
+		r.detach(id, "env", session.EnvKeep+"=1", "bash", "-c", script)
+		before := count("started")
+		eventually(t, "it starts daemons", func() bool { return count("started") > before+20 })
+		r.closed(id, "--now")
+		if err := os.WriteFile(filepath.Join(dir, "stop"), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "its end", func() bool { _, err := os.Stat(filepath.Join(dir, "stopped")); return err == nil })
+		started := count("started")
+		eventually(t, fmt.Sprintf("all %d have done it", started), func() bool { return count("done") == started })
+		for _, f := range []string{"stop", "stopped"} {
+			if err := os.Remove(filepath.Join(dir, f)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		r.closed(name+".kept-1", "--now")
+	}
 	r.nothing("at the end")
 }
 

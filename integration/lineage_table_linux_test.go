@@ -24,6 +24,7 @@ var notOnLineage = map[string]string{
 	"TestOCICloseHangs":   "a container's cgroup is in that of the session",
 	"TestSpec":            "a container's cgroup is in that of the session",
 	"TestAdoptLeftFrozen": "nothing is frozen while it is adopted",
+	"TestSoak":            "its model tells by the cgroup whose a process is",
 }
 
 // applies skips a test that is about what only the other boxes have.

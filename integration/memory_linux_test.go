@@ -163,6 +163,12 @@ func TestMemoryBrake(t *testing.T) {
 	})
 	r.run("limit", id, "--memory-max", "512M").must(t, 0, "limit")
 	eventually(t, "the brake to be moved", func() bool { return high(id) == at(512<<20) })
+	r.run("limit", id, "--memory-max", "max").must(t, 0, "limit")
+	if got := high(id); got != "max" {
+		t.Errorf("without a ceiling memory.high is %s", got)
+	}
+	r.run("limit", id, "--memory-max", "512M").must(t, 0, "limit")
+	eventually(t, "the brake to be armed again", func() bool { return high(id) == at(512<<20) })
 	g, ok := r.guard()
 	if !ok {
 		t.Fatal("no guard")

@@ -3,6 +3,7 @@ package darwinjob
 import (
 	"context"
 	"errors"
+	"slices"
 	"syscall"
 )
 
@@ -15,7 +16,11 @@ var ErrNotFrozen = errors.New("not everything stands still")
 func (j *Lineage) Freeze(ctx context.Context, leaf string) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	still, _, err := j.freeze(ctx, leaf)
+	still, p, err := j.freeze(ctx, leaf)
+	if p != nil { // who turned out to be another session's
+		alive := p.Alive(leaf)
+		j.runOn(func(id ID) bool { return !slices.ContainsFunc(alive, func(m *Member) bool { return m.Same(id) }) })
+	}
 	if err == nil && !still {
 		err = ErrNotFrozen
 	}
@@ -105,6 +110,23 @@ func equal(a, b map[ID]bool) bool {
 		}
 	}
 	return true
+}
+
+// RunOn lets those go on that this lineage has stopped, and nobody who stood before.
+func (j *Lineage) RunOn() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.runOn(func(ID) bool { return true })
+}
+
+// runOn wakes those of whom we have stopped.
+func (j *Lineage) runOn(those func(ID) bool) {
+	for id := range j.stood {
+		if those(id) {
+			_ = j.t.Signal(id, syscall.SIGCONT) // most are gone
+			delete(j.stood, id)
+		}
+	}
 }
 
 // Thaw lets all members of a leaf go on, children first: a parent that finds its

@@ -24,6 +24,7 @@ type Lineage struct {
 	dirty  bool           // what was last handed out was not written down
 	denied map[ID]bool    // kill said that they are another user's
 	live   map[ID]*Node   // members that were alive when last seen
+	stood  map[ID]bool    // whom we have sent SIGSTOP
 	shield map[int]string // who must not be signalled, as of the last reading
 	shared map[ID]bool    // reapers that another session has as well: what they hold is not ours alone
 }
@@ -69,7 +70,7 @@ func New(t Table, l *Ledger, o Options) *Lineage {
 	def(&o.KillFor, 3*time.Second)
 	def(&o.Settle, 10*time.Millisecond)
 	def(&o.Apart, 50*time.Millisecond)
-	return &Lineage{t: t, l: l, o: o, denied: map[ID]bool{}, live: map[ID]*Node{}}
+	return &Lineage{t: t, l: l, o: o, denied: map[ID]bool{}, live: map[ID]*Node{}, stood: map[ID]bool{}}
 }
 
 // Picture is one look at a session.
@@ -230,7 +231,10 @@ func (j *Lineage) reach(ms []*Member) []*Member {
 
 // send signals a member and remembers who is another user's.
 func (j *Lineage) send(m *Member, sig syscall.Signal) {
-	if err := j.t.Signal(m.ID, sig); errors.Is(err, fs.ErrPermission) {
+	switch err := j.t.Signal(m.ID, sig); {
+	case errors.Is(err, fs.ErrPermission):
 		j.denied[m.ID] = true
+	case err == nil && sig == syscall.SIGSTOP:
+		j.stood[m.ID] = true
 	}
 }

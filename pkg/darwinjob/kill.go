@@ -272,15 +272,25 @@ func (k *kill) endStub(ctx context.Context) error {
 
 // fates says of each that was seen what became of it.
 func (k *kill) fates() {
-	left := map[ID]*Member{}
+	left, theirs := map[ID]*Member{}, map[ID]bool{}
 	if k.last != nil {
+		for i := range k.last.Snapshot.Procs {
+			if p := &k.last.Snapshot.Procs[i]; p.alive() {
+				theirs[p.ID] = true
+			}
+		}
 		for _, m := range k.last.Alive(k.leaf) {
 			left[m.ID] = m
+			delete(theirs, m.ID)
 		}
 	}
 	for id, m := range k.seen {
 		now := left[id]
-		if now == nil {
+		switch {
+		case now != nil:
+		case theirs[id]: // it turned out to be another session's
+			continue
+		default:
 			k.r.Ended = append(k.r.Ended, m)
 			continue
 		}
@@ -295,6 +305,7 @@ func (k *kill) fates() {
 		}
 		k.r.Survivors = append(k.r.Survivors, Survivor{now, why})
 	}
+	k.j.runOn(func(id ID) bool { return theirs[id] })
 	slices.SortFunc(k.r.Ended, func(a, b *Member) int { return a.PID - b.PID })
 	slices.SortFunc(k.r.Survivors, func(a, b Survivor) int { return a.PID - b.PID })
 }

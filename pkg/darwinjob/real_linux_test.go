@@ -451,6 +451,11 @@ func TestRealIdentity(t *testing.T) {
 		t.Error("Wait did not wake up for an end")
 	}
 	cmd.Wait()
+	began = time.Now()
+	table.Wait(t.Context(), []ID{p.ID}, 20*time.Second)
+	if time.Since(began) > 10*time.Second {
+		t.Error("Wait waited for one who was gone")
+	}
 	if err := table.Signal(p.ID, syscall.SIGKILL); !errors.Is(err, proc.ErrGone) {
 		t.Errorf("a signal after the end: %v, want ErrGone", err)
 	}

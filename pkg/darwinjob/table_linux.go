@@ -285,13 +285,18 @@ func (t *procfs) Signal(id ID, sig syscall.Signal) error {
 // most bounds the descriptors that one Wait holds.
 const most = 256
 
-// Wait wakes up when one of the processes ends; of forks Linux does not tell.
+// Wait wakes up when one of the processes ends, at once if one has ended already; of forks
+// Linux does not tell.
 func (t *procfs) Wait(ctx context.Context, ids []ID, d time.Duration) {
 	var fds []unix.PollFd
 	for _, id := range ids[:min(len(ids), most)] {
-		if h, err := t.handle(id); err == nil {
+		h, err := t.handle(id)
+		switch {
+		case err == nil:
 			defer h.Close()
 			fds = append(fds, unix.PollFd{Fd: int32(h.FD()), Events: unix.POLLIN})
+		case gone(err):
+			return
 		}
 	}
 	if len(fds) == 0 {

@@ -44,8 +44,13 @@ type deeds struct {
 	after func(outcome)
 	all   sync.WaitGroup
 
-	mu   sync.Mutex
-	busy map[string]bool
+	mu sync.Mutex
+	// busy is what is being done to which session, missed what would have stopped it
+	// meanwhile: the kernel reclaims for as long as it likes before a brake is set. When it is
+	// over that is decided anew, by what is true then.
+	busy   map[string]memlimit.Deed
+	missed map[string][]memlimit.Action
+	cycles cycles
 	// ending says that nobody will lift a brake that is set now; lifts are those that wait
 	// for something else to be done with the session.
 	ending bool
@@ -80,23 +85,29 @@ func (d *deeds) do(a memlimit.Action, inode uint64) {
 	if d.ctx.Err() != nil || d.ending && a.Do != memlimit.Lift {
 		return
 	}
-	if d.busy[a.Session] {
+	if doing := d.busy[a.Session]; doing != "" {
 		if d.ending {
 			d.lifts[a.Session] = func() { d.one(a, inode) }
+		} else if a.Do != doing && (a.Do == memlimit.Freeze || a.Do == memlimit.Close) {
+			d.missed[a.Session] = append(d.missed[a.Session], a)
 		}
 		return
 	}
-	d.busy[a.Session] = true
+	d.busy[a.Session] = a.Do
 	d.all.Go(func() {
 		err := d.one(a, inode)
 		d.mu.Lock()
-		lift := d.lifts[a.Session]
+		lift, missed := d.lifts[a.Session], d.missed[a.Session]
 		delete(d.busy, a.Session)
+		delete(d.missed, a.Session)
 		d.mu.Unlock()
 		if lift != nil {
 			lift()
 		}
-		d.after(outcome{a, err != nil})
+		d.after(outcome{Action: a, failed: err != nil})
+		for _, a := range missed {
+			d.after(outcome{Action: a, undone: true})
+		}
 	})
 }
 
@@ -182,6 +193,12 @@ func (d *deeds) tell(a memlimit.Action, what done, err error) {
 	if (a.Do == memlimit.Arm || a.Do == memlimit.Restore) && err == nil { // that stops nobody
 		level = slog.LevelInfo
 	}
+	d.mu.Lock()
+	known := d.cycles.known(a, what.Error, time.Now())
+	d.mu.Unlock()
+	if known {
+		level = slog.LevelDebug
+	}
 	e := store.Event{Event: session.EventMemoryAction, ID: a.Session, Msg: text}
 	if a.Name != a.Session {
 		e.Name = a.Name
@@ -191,6 +208,8 @@ func (d *deeds) tell(a memlimit.Action, what done, err error) {
 		if err == nil {
 			d.count(a.Do)
 		}
-		d.write(e, &what)
+		if !known {
+			d.write(e, &what)
+		}
 	})
 }

@@ -70,7 +70,7 @@ type recorder struct {
 func newRecorder(t *testing.T, k *keeper) *recorder {
 	_, log := newLogged()
 	r := &recorder{}
-	r.deeds = &deeds{ctx: t.Context(), keeper: k, log: log, busy: map[string]bool{}, count: func(memlimit.Deed) {}, say: func(f func()) { f() },
+	r.deeds = &deeds{ctx: t.Context(), keeper: k, log: log, busy: map[string]memlimit.Deed{}, missed: map[string][]memlimit.Action{}, cycles: cycles{}, count: func(memlimit.Deed) {}, say: func(f func()) { f() },
 		hold: func(why string) { r.note(func() { r.holds = append(r.holds, why) }) },
 		write: func(e store.Event, detail any) {
 			e.Detail, _ = json.Marshal(detail)
@@ -146,6 +146,88 @@ func TestDeedsThatHang(t *testing.T) {
 	}
 }
 
+// What is to stop a session while something else is done to it is decided again when that is
+// over, by what is true then, and as nothing that has failed.
+func TestDeedsThatAreMissed(t *testing.T) {
+	k := &keeper{wait: make(chan struct{})}
+	r := newRecorder(t, k)
+	r.do(memlimit.Action{Do: memlimit.Brake, Session: "a", High: 5}, 1)
+	for _, do := range []memlimit.Deed{memlimit.Brake, memlimit.Lift, memlimit.Freeze, memlimit.Close} {
+		r.do(memlimit.Action{Do: do, Session: "a"}, 1)
+	}
+	close(k.wait)
+	r.all.Wait()
+	var told []string
+	for _, o := range r.after {
+		told = append(told, fmt.Sprintf("%s %v %v", o.Do, o.failed, o.undone))
+	}
+	if want := []string{"brake false false", "freeze false true", "close false true"}; !slices.Equal(told, want) {
+		t.Errorf("told %v, want %v", told, want)
+	}
+	if want := []string{"brake 5 a 1"}; !slices.Equal(k.calls, want) {
+		t.Errorf("done: %v, want %v", k.calls, want)
+	}
+	r.do(memlimit.Action{Do: memlimit.Close, Session: "a"}, 1)
+	r.all.Wait()
+	if len(k.calls) != 2 {
+		t.Errorf("done after that: %v", k.calls)
+	}
+}
+
+// Who stands at a brake for days has it lifted and set again and again: that is told once,
+// and again when something is another way, or it had an end.
+func TestDeedsOfACycle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := &keeper{}
+		r := newRecorder(t, k)
+		act := func(do memlimit.Deed, session string, high uint64) {
+			r.do(memlimit.Action{Do: do, Session: session, High: high, Reason: time.Now().String()}, 1)
+			r.all.Wait()
+		}
+		cycle := func(n int) {
+			for range n {
+				act(memlimit.Arm, "a", 5)
+				time.Sleep(10 * time.Second)
+				act(memlimit.Lift, "a", 0)
+				time.Sleep(time.Minute)
+			}
+		}
+		told := func(what string, want int) {
+			t.Helper()
+			if len(r.events) != want {
+				t.Errorf("%s: %d events, want %d", what, len(r.events), want)
+			}
+			r.events = nil
+		}
+		cycle(1000)
+		told("a day", 2)
+		act(memlimit.Arm, "b", 5)
+		told("another session", 1)
+		act(memlimit.Arm, "a", 6)
+		told("another ceiling", 1)
+		k.err = errors.New("no")
+		cycle(2)
+		told("it fails", 2)
+		k.err = nil
+		cycle(2)
+		told("it does not", 2)
+		act(memlimit.Freeze, "a", 0)
+		act(memlimit.Thaw, "a", 0)
+		act(memlimit.Freeze, "a", 0)
+		cycle(2)
+		told("it was frozen", 5)
+		time.Sleep(cycleTime)
+		cycle(2)
+		told("it was at ease", 2)
+		if n := len(r.cycles); n != 1 {
+			t.Errorf("%d sessions are remembered", n)
+		}
+		if got := len(k.calls); got != 2021 {
+			t.Errorf("done: %d", got)
+		}
+	})
+}
+
 // A guard that ends leaves no brake behind: neither one that it was about to set, nor one
 // of a session that something else is being done to.
 func TestDeedsAtTheEnd(t *testing.T) {
@@ -174,20 +256,21 @@ func TestMemoryArmsTheBrake(t *testing.T) {
 		w := ceilinged(400 * mib)
 		w.Steps = memlimit.MayBrake
 		at := memlimit.BrakeAt(400 * mib)
-		theirs, armed, lost, moved := w, w, w, w
+		theirs, armed, lost, moved, freed := w, w, w, w, w
 		theirs.High = 300 * mib
-		armed.Brake, lost.Brake, moved.Brake = at, at, at/2
+		armed.Brake, lost.Brake, moved.Brake, freed.Brake, freed.Ceiling = at, at, at/2, at, memlimit.Infinity
 		box := func(high uint64) *madeUp { return &madeUp{hard: constant(20), max: 400 * mib, high: high} }
 		g.open("new", box(0), w)
 		g.open("theirs", box(300*mib), theirs)
 		g.open("armed", box(at), armed)
 		g.open("lost", box(0), lost) // whoever was to set it was killed before that
 		g.open("moved", box(at/2), moved)
+		g.open("freed", &madeUp{hard: constant(20), max: memlimit.Infinity, high: at}, freed) // its ceiling was lifted
 		time.Sleep(100 * time.Millisecond)
 		synctest.Wait()
 		got := g.deedsOf()
 		slices.Sort(got)
-		if want := []string{"arm lost", "arm moved", "arm new"}; !slices.Equal(got, want) {
+		if want := []string{"arm lost", "arm moved", "arm new", "lift freed"}; !slices.Equal(got, want) {
 			t.Errorf("done: %v, want %v", got, want)
 		}
 	})
@@ -234,7 +317,7 @@ func TestMemoryLiftsHigh(t *testing.T) {
 		}
 		g.mu.Unlock()
 		slices.Sort(texts)
-		if len(texts) != 2 || !strings.Contains(texts[0], "session name-parked: ") || !strings.Contains(texts[0], "stalled at its memory.high of 200 MiB for 5 s") || !strings.Contains(texts[0], "memory.high is lifted in 5 s") ||
+		if len(texts) != 2 || !strings.Contains(texts[0], "session name-parked: ") || !strings.Contains(texts[0], "stalled at its memory.high of 200 MiB for 5 s") || !strings.Contains(texts[0], "memory.high is lifted in 3 s") ||
 			!strings.Contains(texts[1], "session name-silent: 201 MiB, stalled at its memory.high of 200 MiB") || !strings.Contains(texts[1], "nothing is done about it") {
 			t.Errorf("said %q", texts)
 		}
@@ -263,7 +346,7 @@ func TestMemoryForgetsAfterAFreeze(t *testing.T) {
 			g.deeds = append(g.deeds, a)
 			if a.Do == memlimit.Freeze && a.Session == "hog" {
 				stopped, box.frozen = g.clock(), true
-				go g.m.again(outcome{a, false})
+				go g.m.again(outcome{Action: a})
 			}
 		}
 		g.start()
@@ -308,7 +391,7 @@ func TestMemoryThatCannotBeFrozen(t *testing.T) {
 			g.mu.Lock()
 			g.deeds = append(g.deeds, a)
 			g.mu.Unlock()
-			go g.m.again(outcome{a, true})
+			go g.m.again(outcome{Action: a, failed: true})
 		}
 		g.start()
 		defer g.stop()

@@ -38,11 +38,11 @@
 //     session's command and the desktop; none of them is waited for by who watches.
 //   - Nothing but that is done that the session's record does not ask for. What is done
 //     goes through the session's lock and the inode of its box, and is an event with its
-//     reason.
+//     reason; a brake that is lifted and set again each minute is one the first time.
 //   - New sessions are held by a word in the guard's lock file: without a guard nobody is.
 //   - Who is frozen for want of memory is known by its record: the next guard thaws it. So
-//     is who has a brake (memory.high): a guard that ends takes it away, the next one or a
-//     reconcile does so for one that was killed. A memory.high that was asked for and that
+//     is who has a brake (memory.high): a guard that ends takes it away, the next one, a
+//     reconcile or who uses the session does so for one that was killed. A memory.high that was asked for and that
 //     it has lifted, from who stood at it, is in the record as well: the next guard or a
 //     reconcile sets it again when there is room below it.
 //

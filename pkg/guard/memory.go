@@ -162,6 +162,7 @@ func (m *memory) set(id string, w *session.Watch) {
 type outcome struct {
 	memlimit.Action
 	failed bool
+	undone bool // it was not begun
 }
 
 // again has a session looked at: something was done to it, or could not be.

@@ -24,7 +24,7 @@ func (g *guard) watchMemory() (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	t := newTeller(g.store, g.log, g.metrics)
 	g.memory = newMemory(src, g.clock, g.log)
-	d := &deeds{ctx: ctx, keeper: g.keeper, log: g.log, hold: g.hold, write: t.write, say: t.say, count: g.metrics.did, after: g.memory.again, busy: map[string]bool{}}
+	d := &deeds{ctx: ctx, keeper: g.keeper, log: g.log, hold: g.hold, write: t.write, say: t.say, count: g.metrics.did, after: g.memory.again, busy: map[string]memlimit.Deed{}, missed: map[string][]memlimit.Action{}, cycles: cycles{}}
 	g.memory.rules, g.memory.told, g.memory.act = g.rules, t.tell, d.do
 	g.metrics.watches(g.memory)
 	var all sync.WaitGroup

@@ -48,14 +48,18 @@ func (m *memory) learn() {
 // after looks at a session anew that something was done to. What is around it has grown in
 // another way before that: nobody else is to be stopped for what this one took.
 func (m *memory) after(o outcome) {
-	m.ladder.Told(o.Action, o.failed, m.clock())
+	if o.undone {
+		m.ladder.Undone(o.Action)
+	} else {
+		m.ladder.Told(o.Action, o.failed, m.clock())
+	}
 	s := m.sessions[o.Session]
 	if s != nil {
 		s.due, s.whole = m.clock(), true
 		s.meter.Fresh()
 	}
 	for _, a := range m.order {
-		if o.failed || a.Kind == memlimit.KindSession || s != nil && !slices.Contains(s.around, a) {
+		if o.failed || o.undone || a.Kind == memlimit.KindSession || s != nil && !slices.Contains(s.around, a) {
 			continue
 		}
 		switch {

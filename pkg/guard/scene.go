@@ -105,8 +105,11 @@ func (s *spot) ourBrake() bool { return s.watch.Brake != 0 && s.sample.High < s.
 
 // brakeIsOff says whether a brake is not, or may not be, as the ladder wants it.
 func (s *spot) brakeIsOff() bool {
-	if s.Kind != memlimit.KindSession || s.sample.Tier != memlimit.TierCgroup || s.sample.Max == memlimit.Infinity {
+	if s.Kind != memlimit.KindSession || s.sample.Tier != memlimit.TierCgroup {
 		return false
+	}
+	if s.sample.Max == memlimit.Infinity {
+		return s.ourBrake()
 	}
 	w := &s.watch
 	may := w.Steps&memlimit.MayBrake != 0 && w.High == memlimit.Infinity && !w.Protected && !s.sample.Frozen

@@ -89,7 +89,7 @@ func TestTellerKeepsTheOrder(t *testing.T) {
 	_, log := newLogged()
 	tl := newTeller(st, log, nil)
 	ctx, end := context.WithCancel(t.Context())
-	d := &deeds{ctx: ctx, keeper: &keeper{}, log: log, hold: func(string) {}, write: tl.write, say: tl.say, count: func(memlimit.Deed) {}, after: func(outcome) {}, busy: map[string]bool{}}
+	d := &deeds{ctx: ctx, keeper: &keeper{}, log: log, hold: func(string) {}, write: tl.write, say: tl.say, count: func(memlimit.Deed) {}, after: func(outcome) {}, busy: map[string]memlimit.Deed{}, missed: map[string][]memlimit.Action{}, cycles: cycles{}}
 	tl.tell(sampleWarning(memlimit.Emergency))
 	d.do(memlimit.Action{Do: memlimit.Freeze, Session: "aaaaaaaaaa", Reason: "it is full"}, 1)
 	d.do(memlimit.Action{Do: memlimit.Hold, Reason: "it is full"}, 0)

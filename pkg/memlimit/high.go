@@ -9,6 +9,10 @@ import (
 // is set again: what a collector gives back it takes again soon.
 const restoreAfter = 10 * time.Second
 
+// parkMost is for how long a session may be parked: it is seen late that it is, and to lift
+// takes time on a machine that is short, so that this is less than what is promised.
+const parkMost = brakeMost - 2*time.Second
+
 // high sees to a memory.high that the user of a session has asked for. It is no place to
 // rest in (facts/memory.md, fact 3): without swap who stands there gets on by half a
 // megabyte a second and is never killed, for hours. Where the session may be braked, that
@@ -43,7 +47,7 @@ func (l *Ladder) high(sc *Scene, place int, out *[]Action) {
 // stopped, and not at the cost of others.
 func (l *Ladder) lifts(sc *Scene, c *Candidate, place int) bool {
 	p := &sc.Places[place]
-	if p.High == Infinity || p.Parked < brakeMost || c.May&MayBrake == 0 || c.Protected || c.Frozen || !sc.easyAround(c, place) {
+	if p.High == Infinity || p.Parked < parkMost || c.May&MayBrake == 0 || c.Protected || c.Frozen || !sc.easyAround(c, place) {
 		return false
 	}
 	return p.Now < Critical || !l.stops(sc, c, place) || p.Parked >= brakeMost+brakeOver
@@ -97,7 +101,7 @@ func (l *Ladder) parking(sc *Scene, place int) (next, prevent string, ok bool) {
 		case !sc.easyAround(c, place):
 			next = "memory.high is lifted when there is room around it"
 		default:
-			next = "memory.high is lifted in " + about(max(0, brakeMost-p.Parked).Seconds())
+			next = "memory.high is lifted in " + about(max(0, parkMost-p.Parked).Seconds())
 		}
 		raised := Suggest(max(p.Peak, c.High))
 		if n, known := raised.Value(); known && n >= p.Max {

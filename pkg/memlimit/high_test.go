@@ -57,7 +57,7 @@ func parked(c Candidate) (*Scene, *Verdict, *Candidate) {
 	c.ID, c.Hard, c.Ceiling, c.High = "a", 210*mib, gib, 200*mib
 	sc := stage(c)
 	own := sc.own(0)
-	own.High, own.Parked, own.Throttled, own.Level, own.Now = 200*mib, 10*time.Second, 10*time.Second, Warn, Warn
+	own.High, own.Parked, own.Throttled, own.Level, own.Now = 200*mib, 8*time.Second, 10*time.Second, Warn, Warn
 	return sc, own, &sc.Sessions[0]
 }
 
@@ -68,8 +68,8 @@ func TestHighIsLifted(t *testing.T) {
 		change func(*Scene, *Verdict, *Candidate)
 		want   []string
 	}{
-		"after 10 s":              {func(*Scene, *Verdict, *Candidate) {}, []string{"lift a"}},
-		"after 9 s":               {func(_ *Scene, v *Verdict, _ *Candidate) { v.Parked = 9 * time.Second }, nil},
+		"after 8 s":               {func(*Scene, *Verdict, *Candidate) {}, []string{"lift a"}},
+		"after 7 s":               {func(_ *Scene, v *Verdict, _ *Candidate) { v.Parked = 7 * time.Second }, nil},
 		"not asked for":           {func(_ *Scene, _ *Verdict, c *Candidate) { c.May = MayHold }, nil},
 		"protected":               {func(_ *Scene, _ *Verdict, c *Candidate) { c.Protected = true }, nil},
 		"frozen":                  {func(_ *Scene, _ *Verdict, c *Candidate) { c.Frozen = true }, nil},
@@ -92,7 +92,7 @@ func TestHighIsLifted(t *testing.T) {
 			t.Errorf("%s: %v, want %v", name, deeds(got), c.want)
 		}
 		for _, x := range got {
-			if x.Do == Lift && (x.High != 200*mib || !strings.Contains(x.Reason, "its memory.high of 200 MiB for 10 s")) {
+			if x.Do == Lift && (x.High != 200*mib || !strings.Contains(x.Reason, "its memory.high of 200 MiB for 8 s")) {
 				t.Errorf("%s: %+v", name, x)
 			}
 		}

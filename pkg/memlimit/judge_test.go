@@ -371,7 +371,7 @@ func TestNoiseProperty(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var j Judge
 		var s Sample
-		s.Max, s.SwapMax, s.At = 1000*mib, Infinity, time.Hour
+		s.Max, s.High, s.SwapMax, s.At = 1000*mib, Infinity, Infinity, time.Hour
 		for range rapid.IntRange(1, 100).Draw(t, "samples") {
 			step := time.Duration(rapid.Int64Range(int64(time.Millisecond), int64(40*time.Second)).Draw(t, "step"))
 			s.At += step

@@ -117,7 +117,8 @@ type failure struct {
 }
 
 // Told says how it went with an action. What failed is tried again after one second, then
-// two, up to a minute; what would come next takes its place meanwhile.
+// two, up to a minute; what would come next takes its place meanwhile. Nothing does where a
+// session is to be let go: it stalls until that is done.
 func (l *Ladder) Told(a Action, failed bool, now time.Duration) {
 	if !failed {
 		delete(l.failed[a.Session], a.Do)
@@ -130,10 +131,20 @@ func (l *Ladder) Told(a Action, failed bool, now time.Duration) {
 		l.failed[a.Session] = map[Deed]failure{}
 	}
 	f := l.failed[a.Session][a.Do]
-	f.until = now + min(failMost, failLeast<<min(f.n, 10))
+	most := failMost
+	if a.Do == Lift || a.Do == Thaw {
+		most = brakeTry
+	}
+	f.until = now + min(most, failLeast<<min(f.n, 10))
 	f.n++
 	l.failed[a.Session][a.Do] = f
-	switch a.Do { // nothing was gained by it that would have to be waited for
+	l.Undone(a) // nothing was gained by it that would have to be waited for
+}
+
+// Undone says that an action was not even begun, as something else was being done to the
+// session: nothing was gained, and nothing has failed.
+func (l *Ladder) Undone(a Action) {
+	switch a.Do {
 	case Freeze:
 		l.froze = 0
 		if n := l.times[a.Session]; n > 0 {
@@ -167,15 +178,20 @@ func (l *Ladder) Decide(sc *Scene) []Action {
 		pa, pb := &sc.Places[a], &sc.Places[b]
 		return cmp.Or(cmp.Compare(pb.Now, pa.Now), cmp.Compare(pa.Headroom, pb.Headroom))
 	})
-	acted := false
+	// Of a session one thing is done at a time: who is stopped needs no brake.
+	var stops []Action
+	acted := slices.ContainsFunc(worst, func(p int) bool { return l.stop(sc, p, &stops) })
+	stopped := func(id string) bool {
+		return slices.ContainsFunc(stops, func(a Action) bool { return a.Session == id && a.Do != Helpless })
+	}
 	for _, p := range worst {
 		l.hibernate(sc, p, &out)
-		l.brake(sc, p, &out)
-		l.high(sc, p, &out)
-		if !acted {
-			acted = l.stop(sc, p, &out)
+		if !stopped(sc.Places[p].Session) {
+			l.brake(sc, p, &out)
+			l.high(sc, p, &out)
 		}
 	}
+	out = append(out, stops...)
 	if !acted {
 		l.thaw(sc, &out)
 	}
@@ -240,12 +256,12 @@ func (l *Ladder) hibernate(sc *Scene, place int, out *[]Action) {
 // who stands at it: what cannot be reclaimed never gets out of it by itself.
 func (l *Ladder) brake(sc *Scene, place int, out *[]Action) {
 	p := &sc.Places[place]
-	if p.Kind != KindSession || p.Max == Infinity || p.Tier != TierCgroup {
+	if p.Kind != KindSession || p.Tier != TierCgroup {
 		return
 	}
 	for i := range sc.Sessions {
 		c := &sc.Sessions[i]
-		if c.ID != p.Session || past(sc.Now, l.tried[c.ID]) < brakeTry {
+		if c.ID != p.Session || p.Max == Infinity && c.Brake == Infinity || past(sc.Now, l.tried[c.ID]) < brakeTry {
 			continue
 		}
 		high := BrakeAt(p.Max)
@@ -295,6 +311,8 @@ func (l *Ladder) unbrake(sc *Scene, c *Candidate, place int, high uint64, may bo
 	case c.Frozen: // by somebody: it takes nothing
 	case !may:
 		return c.action(Lift, p, "it may not be braked any more")
+	case p.Max == Infinity:
+		return c.action(Lift, p, "it has no ceiling any more")
 	case BrakeMoved(c.Brake, p.Max):
 		do := Lift
 		if c.Hard < high {
@@ -520,6 +538,9 @@ func (c *Candidate) action(do Deed, p *Spot, why string) Action {
 // describe says in a few words how it is with a place.
 func describe(p *Spot) string {
 	text := fmt.Sprintf("%s is at %d %% of %s", who(p.Place), percent(p.RAM), bytesText(p.Max))
+	if p.Max == Infinity {
+		text = who(p.Place) + " has " + bytesText(p.Hard)
+	}
 	if p.Full > 0 {
 		text += ", full in about " + about(p.Full.Seconds())
 	}

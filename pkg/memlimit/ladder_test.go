@@ -382,6 +382,51 @@ func TestBrakeEnds(t *testing.T) {
 	}
 }
 
+// A brake goes with the ceiling that it was below.
+func TestBrakeGoesWithTheCeiling(t *testing.T) {
+	var l Ladder
+	sc := stage(Candidate{ID: "a", Hard: 925 * mib, May: MayBrake, Brake: BrakeAt(gib)})
+	sc.own(0).High = BrakeAt(gib)
+	got := sc.decide(&l)
+	if !slices.Equal(deeds(got), []string{"lift a"}) || got[0].High != 0 || got[0].Reason != "it has no ceiling any more; session a has 925 MiB" {
+		t.Fatalf("%+v", got)
+	}
+	sc.Sessions[0].Brake = Infinity
+	for range 100 {
+		sc.Now += time.Second
+		if got := sc.decide(&l); len(got) > 0 {
+			t.Fatalf("without a ceiling: %v", deeds(got))
+		}
+	}
+}
+
+// Of a session one thing is done at a time: who is to be frozen, or closed, is neither braked
+// nor let go in the same round. What was not begun is decided again at once.
+func TestStoppedAndNotBraked(t *testing.T) {
+	for may, want := range map[Steps]string{MayBrake | MayFreeze: "freeze a", MayBrake | MayClose: "close a"} {
+		for name, change := range map[string]func(*Candidate, *Verdict){
+			"no brake yet": func(*Candidate, *Verdict) {},
+			"at the brake": func(c *Candidate, v *Verdict) { c.Brake, v.Throttled = BrakeAt(gib), brakeMost+brakeOver },
+			"at its own":   func(c *Candidate, v *Verdict) { c.High, v.High, v.Parked = 900*mib, 900*mib, brakeMost+brakeOver },
+		} {
+			var l Ladder
+			sc := stage(Candidate{ID: "a", Hard: 940 * mib, Anon: 940 * mib, Ceiling: gib, May: may})
+			own := sc.own(0)
+			filling(own, Emergency, 3*time.Second)
+			own.SwapRoom = 2 * gib
+			change(&sc.Sessions[0], own)
+			for range 2 {
+				got := sc.decide(&l)
+				if !slices.Equal(deeds(got), []string{want}) {
+					t.Fatalf("%s: %v, want %s", name, deeds(got), want)
+				}
+				l.Undone(got[0])
+				sc.Now += 50 * time.Millisecond
+			}
+		}
+	}
+}
+
 // Who is inside a session is touched with it: what spares the one spares the other.
 func TestHolds(t *testing.T) {
 	outer := Candidate{Age: time.Hour, Idle: time.Hour}
@@ -674,6 +719,18 @@ func TestWhatFails(t *testing.T) {
 	}
 	if !slices.Equal(did, []string{"freeze a", "close a"}) {
 		t.Errorf("%v, want it closed when it cannot be frozen", did)
+	}
+	// Who stalls, or stands still, is let go as soon as that can be done.
+	sc = stage(Candidate{ID: "a", Hard: 925 * mib, Ceiling: gib, May: MayBrake, Brake: BrakeAt(gib)})
+	sc.own(0).Throttled = time.Minute
+	l = Ladder{}
+	if at := fail(&l, sc, Lift); len(at) < 95 {
+		t.Errorf("a lift that fails is tried at %v", at)
+	}
+	sc = stage(Candidate{ID: "a", Hard: mib, May: MayFreeze, Frozen: true, FrozenAt: time.Minute})
+	l = Ladder{}
+	if at := fail(&l, sc, Thaw); len(at) < 95 {
+		t.Errorf("a thaw that fails is tried at %v", at)
 	}
 	// What went well after all begins anew.
 	sc = stage(Candidate{ID: "a", Hard: gib, Slope: 20 * mib, Ceiling: 2 * gib, May: MayFreeze})

@@ -3,7 +3,7 @@ package memlimit
 import "time"
 
 // parkWarn is for how long a place is parked before it is warned of: who may lift
-// memory.high does so at brakeMost, and the warning comes before.
+// memory.high does so at parkMost, and the warning comes before.
 const parkWarn = 5 * time.Second
 
 // How much of memory.high is filled with what cannot be had back by who stands at it, and

@@ -173,7 +173,7 @@ func scenarios() []scenario {
 				if n := len(m.said); n != 2 || m.said[1].Change != Cleared || m.saidAt[1].Seconds() > lifted+1 {
 					t.Errorf("said %d things, want it over at once when it was lifted", n)
 				}
-				if text := m.said[0].String(); !strings.Contains(text, "session a: ") || !strings.Contains(text, "stalled at its memory.high of 200 MiB") || !strings.Contains(text, "memory.high is lifted in 5 s") {
+				if text := m.said[0].String(); !strings.Contains(text, "session a: ") || !strings.Contains(text, "stalled at its memory.high of 200 MiB") || !strings.Contains(text, "memory.high is lifted in 3 s") {
 					t.Errorf("said %q", text)
 				}
 			},

@@ -140,6 +140,7 @@ func (c *closing) complete(ctx context.Context) (Receipt, error) {
 
 // release lets go of what a close holds.
 func (c *closing) release() {
+	c.releaseKept()
 	if c.hired != nil {
 		c.hired.wg.Wait()
 	}
@@ -168,7 +169,8 @@ type closing struct {
 	running    map[int]bool           // tasks whose command ran then
 	tallies    map[int]memlimit.Tally // of tasks, before anything was ended
 	shared     []string               // directories for temporary files that stayed for another session
-	keptIn     string                 // the session that who asked for it was kept in
+	kept       *Session               // who asked for it was kept in it; nil: nobody
+	heirs      []heir                 // who stands still until our keepers are theirs
 	pass       func()                 // passes on our turn, nil when it is not ours
 	unlock     func()                 // lets go of the lock, nil when there is none
 	over       bool                   // there was nothing to do
@@ -379,12 +381,12 @@ func (c *closing) spareMarked(ctx context.Context) {
 	}
 	wait, cancel := context.WithTimeout(ctx, spareTime)
 	defer cancel()
-	var kept *Session
+	before := len(c.r.Kept)
 	for { // what was forked meanwhile is in the next list
 		c.oneLook(true)
 		var moved []Process
 		var err error
-		kept, moved, err = s.keepMarked(wait, kept, beside, spared)
+		c.kept, moved, err = s.keepMarked(wait, c.kept, beside, spared)
 		c.r.Kept = append(c.r.Kept, moved...)
 		if err == nil && len(moved) > 0 {
 			err = wait.Err()
@@ -395,24 +397,22 @@ func (c *closing) spareMarked(ctx context.Context) {
 		if err != nil || len(moved) == 0 {
 			break
 		}
+		c.stopHeirs(wait)
 	}
-	if kept == nil {
+	if c.kept == nil || len(c.r.Kept) == before {
 		return
 	}
-	defer kept.Release()
-	c.keptIn = kept.ID()
-	c.sparedNote(kept)
-	if n := c.markedKept(spared); n > 0 {
-		c.note(fmt.Sprintf("%d processes with %s=1 were kept, as %s", n, EnvKeep, kept.Name()))
+	c.sparedNote(c.kept)
+	if n := markedKept(c.r.Kept[before:], spared); n > 0 {
+		c.note(fmt.Sprintf("%d processes with %s=1 were kept, as %s", n, EnvKeep, c.kept.Name()))
 	}
-	c.m.event(store.Event{Event: "kept", ID: c.rec.ID, Name: c.rec.Name}, map[string]any{"session": kept.ID(), "name": kept.Name(), "processes": len(c.r.Kept)})
+	c.m.event(store.Event{Event: "kept", ID: c.rec.ID, Name: c.rec.Name}, map[string]any{"session": c.kept.ID(), "name": c.kept.Name(), "processes": len(c.r.Kept) - before})
 }
 
 // markedKept counts those that were kept for their own mark.
-func (c *closing) markedKept(spared map[int]bool) int {
-	n := 0
-	for i := range c.r.Kept {
-		if !spared[c.r.Kept[i].PID] {
+func markedKept(kept []Process, spared map[int]bool) (n int) {
+	for i := range kept {
+		if !spared[kept[i].PID] {
 			n++
 		}
 	}
@@ -491,7 +491,6 @@ func (c *closing) end(ctx context.Context) error {
 	if asked {
 		c.passTurn()
 		c.ask(ctx, grace)
-		c.takeTurn(ctx)
 	}
 	if grace > 0 {
 		c.lastWords(ctx)
@@ -520,9 +519,13 @@ func (c *closing) end(ctx context.Context) error {
 		done()
 		c.list()
 	}
+	c.holdHeirs(ctx)
 	kill, cancel := context.WithTimeout(ctx, killTime)
 	defer cancel()
 	err := c.leftover(c.box.Kill(kill, ""))
+	if err == nil && len(c.r.Survivors) == 0 {
+		c.bequeath() // what others run may be waited for after this
+	}
 	c.aftermath()
 	if !known {
 		used, _ = c.used()
@@ -819,7 +822,6 @@ func (c *closing) remove(ctx context.Context) error {
 	}
 	wait, cancel := context.WithTimeout(ctx, killTime)
 	defer cancel()
-	c.bequeath()
 	var err error
 	for range removeTries {
 		if c.box == nil {

@@ -23,14 +23,14 @@ func TestHighLiftedIsSaid(t *testing.T) {
 		lifted *store.Lifted
 		why    string
 	}{
-		{memlimit.Max(), rec.Memory.Lifted, "the guard lifted it after 10 s of stall"},
+		{memlimit.Max(), rec.Memory.Lifted, "the guard lifted it: the session stalled there"},
 		{memlimit.Max(), nil, "the kernel has max"},
 		{memlimit.Bytes(200 << 20), rec.Memory.Lifted, ""},
 		{memlimit.Size{}, rec.Memory.Lifted, "memory controller not delegated"},
 	} {
 		rec.Memory.Lifted = c.lifted
 		all := memlimit.Ceilings(want, memlimit.Limits{MemoryHigh: c.kernel})
-		remark(rec, nowhere{}, all)
+		(&Manager{}).remark(rec, nowhere{}, all)
 		if len(all) != 1 || all[0].Why != c.why || all[0].InForce != (c.why == "") {
 			t.Errorf("the kernel has %q: %+v", c.kernel, all)
 		}

@@ -34,6 +34,7 @@ func (s *Session) setLimits(ctx context.Context, l memlimit.Limits, force bool) 
 	if err != nil {
 		return nil, err
 	}
+	s.freeLeft(ctx)
 	base, err := memlimit.FromOCI(s.rec.Limits)
 	if err != nil {
 		base = memlimit.Limits{} // a record of another mind; what is asked for counts
@@ -49,14 +50,14 @@ func (s *Session) setLimits(ctx context.Context, l memlimit.Limits, force bool) 
 	}
 	var all []memlimit.Ceiling
 	if brakes(&s.rec) {
-		all, err = s.limitBraked(ctx, box, r, l.MemoryHigh.IsSet())
+		all, err = s.limitBraked(ctx, box, r, l)
 	} else if all, err = box.SetLimits(ctx, r); err == nil {
 		s.recordLimits(ctx, box, r)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("set the ceilings of %s: %w", s.Name(), err)
 	}
-	remark(&s.rec, box, all)
+	s.m.remark(&s.rec, box, all)
 	s.ceilings = all
 	s.m.event(store.Event{Event: "limited", ID: s.rec.ID, Name: s.rec.Name}, map[string]any{"limits": all})
 	return all, nil
@@ -126,22 +127,29 @@ func (s *Session) markLimits(box Box) {
 
 // limitBraked sets ceilings of a session whose memory.high a guard may set or lift, under
 // its lock: else the guard could lift what it does not know yet to be the user's. A
-// memory.high that it has lifted stays so unless it is among them.
-func (s *Session) limitBraked(ctx context.Context, box Box, l *specs.LinuxResources, high bool) (all []memlimit.Ceiling, err error) {
+// memory.high that it has lifted stays so unless it is among those that are asked for. A
+// brake goes with the ceiling that it is below: the guard sets another.
+func (s *Session) limitBraked(ctx context.Context, box Box, l *specs.LinuxResources, asked memlimit.Limits) (all []memlimit.Ceiling, err error) {
 	wait, cancel := context.WithTimeout(ctx, lockTime)
 	defer cancel()
+	high := asked.MemoryHigh.IsSet()
 	rec, err := s.m.store.Update(wait, s.rec.ID, func(rec *store.Session) (err error) {
 		set := l
 		lifted := rec.Memory != nil && rec.Memory.Lifted != nil && !high
-		if lifted {
-			if set, err = withoutHigh(l); err != nil {
-				return err
-			}
+		braked := rec.Memory != nil && rec.Memory.Brake != 0 && !high && !lifted && asked.MemoryMax.IsSet()
+		switch {
+		case braked:
+			set, err = withHigh(l, wantedHigh(rec))
+		case lifted:
+			set, err = withHigh(l, memlimit.Size{})
+		}
+		if err != nil {
+			return err
 		}
 		if all, err = box.SetLimits(ctx, set); err != nil {
 			return err
 		}
-		if lifted {
+		if lifted || braked {
 			want, err := memlimit.FromOCI(l)
 			if err != nil {
 				return err
@@ -151,6 +159,9 @@ func (s *Session) limitBraked(ctx context.Context, box Box, l *specs.LinuxResour
 			}
 		}
 		rec.Limits = l
+		if braked {
+			rec.Memory.Brake = 0
+		}
 		if high && rec.Memory != nil {
 			rec.Memory.Brake, rec.Memory.Lifted = 0, nil
 		}
@@ -163,13 +174,13 @@ func (s *Session) limitBraked(ctx context.Context, box Box, l *specs.LinuxResour
 	return all, err
 }
 
-// withoutHigh is what there is to set but for memory.high.
-func withoutHigh(l *specs.LinuxResources) (*specs.LinuxResources, error) {
+// withHigh is what there is to set, with another memory.high or, if that is not set, but for it.
+func withHigh(l *specs.LinuxResources, high memlimit.Size) (*specs.LinuxResources, error) {
 	rest, err := memlimit.FromOCI(l)
 	if err != nil {
 		return nil, err
 	}
-	rest.MemoryHigh = memlimit.Size{}
+	rest.MemoryHigh = high
 	return rest.OCI()
 }
 
@@ -184,12 +195,12 @@ func (s *Session) Limits() ([]memlimit.Ceiling, error) {
 		return nil, err
 	}
 	all, err := box.Limits(want)
-	remark(&s.rec, box, all)
+	s.m.remark(&s.rec, box, all)
 	return all, err
 }
 
 // remark says of ceilings what would put them in force, and which of them never act.
-func remark(rec *store.Session, box Box, all []memlimit.Ceiling) {
+func (m *Manager) remark(rec *store.Session, box Box, all []memlimit.Ceiling) {
 	fixes := map[string]string{}
 	for i := range all {
 		c := &all[i]
@@ -210,9 +221,12 @@ func remark(rec *store.Session, box Box, all []memlimit.Ceiling) {
 	for i := range all {
 		if c := &all[i]; c.File == "memory.high" && !c.Want.IsSet() && rec.Memory != nil && rec.Memory.Brake != 0 {
 			c.Note = "memory.high is the guard's brake: nobody stands at it for more than 10 s"
+			if _, held, err := m.store.Guard(); err == nil && !held {
+				c.Note = "memory.high is a brake that was left by a guard that is gone: `sessionbox reconcile` lifts it"
+			}
 		}
 		if c := &all[i]; c.File == "memory.high" && c.Value.IsSet() && !c.InForce && rec.Memory != nil && rec.Memory.Lifted != nil {
-			c.Why = "the guard lifted it after 10 s of stall"
+			c.Why = "the guard lifted it: the session stalled there"
 			c.Fix = fmt.Sprintf("`sessionbox limit %s --memory-high %s` sets it again; the guard does when less than 90 %% of it is in use", cmp.Or(rec.Name, rec.ID), c.Want)
 		}
 	}

@@ -67,9 +67,9 @@ func TestTooLow(t *testing.T) {
 // TestRemark: a ceiling whose controller is not here says how to get it.
 func TestRemark(t *testing.T) {
 	all := memlimit.Ceilings(memlimit.Limits{MemoryMax: memlimit.Bytes(1 << 30), PidsMax: memlimit.Bytes(7)}, memlimit.Limits{PidsMax: memlimit.Bytes(7)})
-	remark(&store.Session{Kind: store.KindCgroup}, holding{}, all)
+	(&Manager{}).remark(&store.Session{Kind: store.KindCgroup}, holding{}, all)
 	swap := memlimit.Ceilings(memlimit.Limits{SwapMax: memlimit.Bytes(1 << 30)}, memlimit.Limits{MemoryMax: memlimit.Max()})
-	if remark(&store.Session{}, holding{}, swap); len(swap) != 1 || swap[0].Fix != "boot with swapaccount=1" {
+	if (&Manager{}).remark(&store.Session{}, holding{}, swap); len(swap) != 1 || swap[0].Fix != "boot with swapaccount=1" {
 		t.Errorf("%+v", swap)
 	}
 	for _, c := range all {

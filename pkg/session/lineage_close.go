@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/sessionbox/sessionbox/pkg/darwinjob"
 	"github.com/sessionbox/sessionbox/pkg/internal/proc"
+	"github.com/sessionbox/sessionbox/pkg/store"
 	"golang.org/x/sys/unix"
 )
 
@@ -154,17 +156,20 @@ func (b *lineageBox) Remove(ctx context.Context) error {
 }
 
 // lineageTurn bounds waiting for a turn: the one before us may be stopped.
-const lineageTurn = 20 * time.Second
+const lineageTurn = 5 * time.Second
 
 // takeTurn waits until no more lineage boxes are being closed than there are processors: each
 // close reads the whole process table half a dozen times, and of a hundred at once none would
-// be through in its time. It is a courtesy: who has waited for lineageTurn goes on.
+// be through in its time. It is a courtesy: who has waited for lineageTurn goes on, and who has
+// little time, as the guard in an emergency, does not wait.
 func (c *closing) takeTurn(ctx context.Context) {
-	if _, ok := c.box.(*lineageBox); ok && !c.o.nested && !c.o.DryRun {
-		wait, cancel := context.WithTimeout(context.WithoutCancel(ctx), lineageTurn)
-		defer cancel()
-		c.pass = c.m.store.TurnOf(wait, runtime.NumCPU())
+	_, ok := c.box.(*lineageBox)
+	if _, hurry := ctx.Deadline(); !ok || hurry || c.o.nested || c.o.DryRun {
+		return
 	}
+	wait, cancel := context.WithTimeout(ctx, lineageTurn)
+	defer cancel()
+	c.pass = c.m.store.TurnOf(wait, "close", runtime.NumCPU())
 }
 
 // passTurn lets the next one close, while we wait for something.
@@ -175,21 +180,98 @@ func (c *closing) passTurn() {
 	}
 }
 
-// bequeath leaves the keepers of a lineage box to what was kept of it.
-func (c *closing) bequeath() {
-	b, ok := c.box.(*lineageBox)
-	if !ok || c.keptIn == "" {
+// heir is a session that processes of a lineage box were kept in, by this close or by one
+// that was broken off: our keepers are above them still.
+type heir struct {
+	box   *lineageBox
+	pause *pause // nil: it does not stand still
+}
+
+// holdHeirs has those who were kept stand still while the others are ended: what they let go of
+// becomes our keeper's child, who is ended. Those of them that ask for it are kept as well.
+func (c *closing) holdHeirs(ctx context.Context) {
+	if c.findHeirs(); len(c.heirs) == 0 {
 		return
 	}
-	rec, err := c.m.store.Get(c.keptIn)
-	if err == nil {
-		var to *lineageBox
-		if to, err = c.m.openLineage(&rec); err == nil {
-			err = b.inherit(to)
+	hold, cancel := context.WithTimeout(ctx, spareTime)
+	defer cancel()
+	c.stopHeirs(hold)
+	c.spareMarked(hold)
+	c.oneLook(false)
+	c.findHeirs()
+	c.stopHeirs(hold)
+}
+
+// findHeirs looks for the sessions that were made to keep what asked for it.
+func (c *closing) findHeirs() {
+	b, ok := c.box.(*lineageBox)
+	if !ok {
+		return
+	}
+	if l, err := b.ledger(); err != nil || len(l.Away) == 0 {
+		return // nobody was let go of
+	}
+	recs, _, err := c.m.store.Sessions()
+	if err != nil {
+		c.note("what was kept may start what nobody finds: " + err.Error())
+		return
+	}
+	for i := range recs {
+		from := recs[i].KeptFrom
+		known := slices.ContainsFunc(c.heirs, func(h heir) bool { return h.box.rec.ID == recs[i].ID })
+		if known || recs[i].Kind != store.KindLineage || len(from) == 0 || from[len(from)-1] != c.rec.ID {
+			continue
+		}
+		if box, err := c.m.openLineage(&recs[i]); err == nil {
+			c.heirs = append(c.heirs, heir{box: box})
 		}
 	}
-	if err != nil {
-		c.note("what was kept as " + c.keptIn + " may start what nobody finds: " + err.Error())
+}
+
+// stopHeirs stops them, and those of them that have come since. Before anybody is to be ended
+// there are none.
+func (c *closing) stopHeirs(ctx context.Context) {
+	for i := range c.heirs {
+		h := &c.heirs[i]
+		if h.pause != nil {
+			h.pause.again(ctx)
+			continue
+		}
+		var err error
+		if h.pause, err = h.box.pause(ctx); err != nil {
+			c.note("what " + h.box.rec.ID + " keeps runs on while others are ended: " + err.Error())
+		}
+	}
+}
+
+// bequeath leaves the keepers of a lineage box to what was kept of it, and lets that run on.
+func (c *closing) bequeath() {
+	b, ok := c.box.(*lineageBox)
+	if !ok {
+		return
+	}
+	for _, h := range c.heirs {
+		if err := b.inherit(h.box); err != nil {
+			c.note("what " + cmp.Or(h.box.rec.Name, h.box.rec.ID) + " keeps may start and let go of what no session finds (" + err.Error() + "): to be sure, close both")
+		}
+	}
+	c.releaseHeirs()
+}
+
+func (c *closing) releaseHeirs() {
+	for i := range c.heirs {
+		if h := &c.heirs[i]; h.pause != nil {
+			h.pause.end()
+			h.pause = nil
+		}
+	}
+}
+
+// releaseKept ends what a close that was broken off has begun with what it keeps.
+func (c *closing) releaseKept() {
+	c.releaseHeirs()
+	if c.kept != nil {
+		c.kept.Release()
 	}
 }
 

@@ -61,8 +61,8 @@ func (m *Manager) checkMode(mode LineageMode, kind store.Kind) error {
 		return &Error{Kind: ErrUsage, Text: fmt.Sprintf("lineage mode: not %q", mode), Hint: "want auto, direct or job"}
 	}
 	if m.launchd == nil {
-		return &Error{Kind: ErrUnsupported, Text: "launchd, whose job a session would be, is macOS's",
-			Hint: "leave out --lineage-mode; here the systemd and cgroup boxes hold all that a job does (`sessionbox doctor`)"}
+		return &Error{Kind: ErrUnsupported, Text: "--lineage-mode job: there are launchd jobs on macOS only",
+			Hint: "leave it out, or SESSIONBOX_LINEAGE_MODE: `sessionbox doctor` says what holds a session here"}
 	}
 	if kind != "" && kind != store.KindLineage {
 		return &Error{Kind: ErrUsage, Text: "a " + string(kind) + " box is no job", Hint: "leave out --backend, or --lineage-mode"}

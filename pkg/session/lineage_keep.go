@@ -157,6 +157,8 @@ func (b *lineageBox) handOver(ctx context.Context, leaf string, to *lineageBox, 
 	if err != nil {
 		return recordError(err)
 	}
+	b.survey.forget()
+	to.survey.forget()
 	to.wake(ctx, b, as)
 	return to.watch(as)
 }
@@ -218,6 +220,8 @@ func (s *Session) takeLineage(from *lineageBox, to *lineageBox, toLeaf string, m
 	if err := from.giveAway([]darwinjob.ID{p.ID}); err != nil {
 		return fmt.Errorf("process %d was received, and not let go of: %w", m.PID, err)
 	}
+	from.survey.forget()
+	to.survey.forget()
 	ctx, cancel := context.WithTimeout(context.Background(), lookTime)
 	defer cancel()
 	to.wake(ctx, from, toLeaf)
@@ -243,7 +247,7 @@ func (b *lineageBox) inherit(to *lineageBox) error {
 	roots := have.Roots()
 	for _, id := range l.Away {
 		if b.lives(id) && !slices.ContainsFunc(roots, func(n *darwinjob.Node) bool { return n.Same(id) }) {
-			return nil
+			return fmt.Errorf("process %d below the same keeper is another session's", id.PID)
 		}
 	}
 	here, err := darwinjob.Here(context.Background(), b.table)

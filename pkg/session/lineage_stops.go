@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/sessionbox/sessionbox/pkg/darwinjob"
 	"github.com/sessionbox/sessionbox/pkg/internal/proc"
 	"github.com/sessionbox/sessionbox/pkg/store"
 )
@@ -46,17 +47,62 @@ func (b *lineageBox) noteStop(leaf string) (over func()) {
 	}
 }
 
+// pause keeps a session standing still for a moment.
+type pause struct {
+	b    *lineageBox
+	j    *darwinjob.Lineage // nil: it is frozen anyway
+	over func()
+}
+
+// pause stops all, unless they are frozen. Who comes after that is stopped by again.
+func (b *lineageBox) pause(ctx context.Context) (*pause, error) {
+	if b.frozenNoted() {
+		return &pause{b: b}, nil
+	}
+	j, err := b.job(true)
+	if err != nil {
+		return nil, err
+	}
+	p := &pause{b: b, j: j, over: b.noteStop("")}
+	p.again(ctx)
+	return p, nil
+}
+
+func (p *pause) again(ctx context.Context) {
+	if p.j == nil {
+		return
+	}
+	if err := p.j.Freeze(ctx, ""); err != nil {
+		p.b.m.log.Debug("have it stand still", "session", p.b.rec.ID, "err", err)
+	}
+}
+
+// end lets those run on that were stopped.
+func (p *pause) end() {
+	if p.j != nil {
+		p.j.RunOn()
+		p.over()
+	}
+}
+
 // resume lets those run on that a kill has left stopped.
 func (b *lineageBox) resume(ctx context.Context) {
 	parts, err := b.m.store.Lineage(b.rec.ID)
 	if err != nil {
 		return
 	}
+	left := map[string]stopping{}
 	for part, data := range parts {
-		var s stopping
-		if !strings.HasPrefix(part, partStops) || json.Unmarshal(data, &s) == nil && proc.FateOf(s.By) != proc.Gone {
+		if !strings.HasPrefix(part, partStops) {
 			continue
 		}
+		var s stopping
+		if json.Unmarshal(data, &s) == nil && proc.FateOf(s.By) != proc.Gone {
+			return // somebody is at it: whom he has stopped must stand
+		}
+		left[part] = s
+	}
+	for part, s := range left {
 		if err := b.runOn(ctx, s.Leaf); err != nil {
 			b.m.log.Warn("let those run on that a kill has left stopped", "session", b.rec.ID, "err", err)
 			continue

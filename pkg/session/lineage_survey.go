@@ -50,9 +50,15 @@ func surveyAll(m *Manager) (*survey, error) {
 	return s, err
 }
 
+// forget has all read anew: something went from one session to another.
+func (s *survey) forget() {
+	s.all.forget()
+	s.nested.forget()
+}
+
 // othersTime is for how long at least what was read of other sessions serves: a close looks
-// many times within it, and nobody can be kept out of a session that is being closed, nor one
-// be opened inside. Where reading takes long, as many do it, it serves othersShare times as
+// many times within it, and nobody else can keep something out of a session that is being
+// closed, nor open one inside. Where reading takes long, as many do it, it serves othersShare times as
 // long as that: else it would be all that is done.
 const (
 	othersTime  = 300 * time.Millisecond
@@ -64,6 +70,12 @@ type about[T any] struct {
 	mu     sync.Mutex
 	is     T
 	serves time.Time
+}
+
+func (a *about[T]) forget() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.serves = time.Time{}
 }
 
 // read gives what is known, or reads it anew.

@@ -272,7 +272,7 @@ func (m *Manager) inspect(rec *store.Session, problem string, o InspectOptions) 
 		// A list of many leaves out ceilings that nobody asked for.
 		if want, err := memlimit.FromOCI(rec.Limits); err == nil && (want.IsSet() || !o.brief) {
 			if c, err := box.Limits(want); err == nil && c != nil {
-				remark(rec, box, c)
+				m.remark(rec, box, c)
 				i.Limits = c
 			}
 		}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"log/slog"
 	"os"
+	"os/exec"
 	"testing"
 
 	"github.com/sessionbox/sessionbox/pkg/memlimit"
@@ -71,6 +72,22 @@ func TestBoxBrakeLeft(t *testing.T) {
 	}
 	if r := reconcile(false); r.Action != session.ActionNone {
 		t.Errorf("once more: %s", r.Action)
+	}
+	// Nor does who uses the session wait for a reconcile.
+	left()
+	task, err := s.Start(t.Context(), exec.Command("true"), session.StartOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if brake() != 0 {
+		t.Error("a command is started at a brake that was left")
+	}
+	if _, err := task.Wait(); err != nil {
+		t.Error(err)
+	}
+	left()
+	if _, err := s.SetLimits(t.Context(), memlimit.Limits{PidsMax: memlimit.Bytes(500)}); err != nil || brake() != 0 {
+		t.Errorf("after a change of something else: %v, and the brake is %d", err, brake())
 	}
 	// What its user asks for is his, and no brake of a guard's.
 	left()

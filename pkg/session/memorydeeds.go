@@ -310,6 +310,20 @@ func (m *Manager) liftLeft(ctx context.Context, rec *store.Session, dry bool) (b
 	return err == nil, err
 }
 
+// freeLeft takes such a brake away from a session that is about to be used.
+func (s *Session) freeLeft(ctx context.Context) {
+	if s.rec.Memory == nil {
+		return
+	}
+	rec, err := s.m.store.Get(s.rec.ID)
+	if err == nil {
+		_, err = s.m.liftLeft(ctx, &rec, false)
+	}
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		s.m.log.Warn("lift the brake that a guard has left", "session", s.rec.ID, "err", err)
+	}
+}
+
 func setHigh(ctx context.Context, box Box, high memlimit.Size) error {
 	l := memlimit.Limits{MemoryHigh: high}
 	r, err := l.OCI()

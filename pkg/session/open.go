@@ -210,7 +210,7 @@ func (m *Manager) build(ctx context.Context, rec store.Session, at place, ag agg
 	}
 	want, _ := memlimit.FromOCI(rec.Limits) // it was made by OCI()
 	s.ceilings, _ = box.Limits(want)
-	remark(&rec, box, s.ceilings)
+	m.remark(&rec, box, s.ceilings)
 	m.event(store.Event{Event: "opened", ID: rec.ID, Name: rec.Name, Boot: rec.Boot}, nil)
 	m.wantGuard(ctx, &s.rec)
 	return s, nil

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/sessionbox/sessionbox/pkg/internal/proc"
+	"github.com/sessionbox/sessionbox/pkg/memlimit"
 	"github.com/sessionbox/sessionbox/pkg/store"
 )
 
@@ -489,6 +490,10 @@ func (m *Manager) adoptBox(ctx context.Context, r *Reconciled, rec store.Session
 	}
 	wait, cancel := context.WithTimeout(ctx, claimTime)
 	defer cancel()
+	if box, err := m.openBox(&rec); err == nil {
+		noteBrake(&rec, box)
+		box.Close()
+	}
 	tasks := m.unrecordedTasks(&rec)
 	err := m.store.Claim(wait, rec, tasks...)
 	if errors.As(err, new(*store.NameTakenError)) {
@@ -498,6 +503,9 @@ func (m *Manager) adoptBox(ctx context.Context, r *Reconciled, rec store.Session
 	switch {
 	case err == nil:
 		m.renewAnchor(ctx, &rec)
+		if _, err := m.liftLeft(ctx, &rec, false); err != nil {
+			r.Error = "lift its brake: " + err.Error()
+		}
 		m.event(store.Event{Event: "box_adopted", ID: rec.ID, Name: rec.Name, Boot: rec.Boot}, nil)
 		if info, err := m.Inspect(ctx, rec.ID, InspectOptions{}); err == nil {
 			r.Info = info
@@ -507,6 +515,24 @@ func (m *Manager) adoptBox(ctx context.Context, r *Reconciled, rec store.Session
 		r.Action, r.Reason = ActionNone, "somebody has taken care of it meanwhile"
 	default:
 		r.Action, r.Error = ActionFailed, err.Error()
+	}
+}
+
+// noteBrake notes in the record of a session, made of the copy on its box, the brake that the
+// kernel has: a guard writes it to the record only. Nobody else sets a memory.high that was
+// not asked for.
+func noteBrake(rec *store.Session, box Box) {
+	if rec.Memory == nil || !wantedHigh(rec).IsMax() {
+		return
+	}
+	all, err := box.Limits(memlimit.Limits{MemoryHigh: memlimit.Max()})
+	if err != nil {
+		return
+	}
+	for i := range all {
+		if n, ok := all[i].Value.Value(); ok && all[i].File == "memory.high" && !all[i].Value.IsMax() {
+			rec.Memory.Brake = n
+		}
 	}
 }
 

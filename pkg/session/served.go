@@ -97,7 +97,7 @@ func (c *closing) sparedPIDs() map[int]bool {
 func (c *closing) sparedNote(kept *Session) {
 	for i := range c.r.Served {
 		s := &c.r.Served[i]
-		if !s.Spared {
+		if !s.Spared || s.In != "" { // or it was told
 			continue
 		}
 		clients := make([]string, len(s.Clients))

@@ -157,6 +157,7 @@ func (s *Session) enter(ctx context.Context) (*store.Lock, error) {
 		return nil, s.m.stateErr
 	}
 	s.m.reguard(ctx, &s.rec)
+	s.freeLeft(ctx)
 	wait, cancel := context.WithTimeout(ctx, lockTime)
 	defer cancel()
 	lock, err := s.lockStart(wait)

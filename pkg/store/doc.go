@@ -8,8 +8,8 @@
 // Below the state directory S and the history directory H (see [DefaultDirs]):
 //
 //	S/names.lock                flock, held only while a name changes hands
-//	S/turn.lock, turn-N.lock    flock: whose turn it is at the systemd manager, at closing
-//	                            a lineage box
+//	S/turn.lock                 flock: whose turn it is at the systemd manager
+//	S/turn-close-N.lock         flock: whose turn it is at closing a lineage box
 //	S/owed                      names of units that are left to tell the manager of
 //	S/crontab.lock              flock: who changes the user's crontab
 //	S/lineage, S/boxless        there if sessions may be held by their lineage alone, or have

@@ -166,15 +166,15 @@ func flock(ctx context.Context, fd, how int) error {
 // Turn waits, until ctx ends, for this user's turn at something that serves one
 // at a time anyway, and gives the way to pass it on. Whoever cannot get it, or
 // where it cannot be kept, goes on without: it is a courtesy.
-func (s *Store) Turn(ctx context.Context) (done func()) { return s.TurnOf(ctx, 1) }
+func (s *Store) Turn(ctx context.Context) (done func()) { return s.turn(ctx, "turn.lock") }
 
 // TurnOf is a turn at something that serves so many at a time; each process waits in one of
 // as many queues.
-func (s *Store) TurnOf(ctx context.Context, most int) (done func()) {
-	name := "turn.lock"
-	if queue := os.Getpid() % most; queue > 0 {
-		name = fmt.Sprintf("turn-%d.lock", queue)
-	}
+func (s *Store) TurnOf(ctx context.Context, what string, most int) (done func()) {
+	return s.turn(ctx, fmt.Sprintf("turn-%s-%d.lock", what, os.Getpid()%most))
+}
+
+func (s *Store) turn(ctx context.Context, name string) (done func()) {
 	fd, err := openLock(filepath.Join(s.dirs.State, name))
 	if err != nil {
 		return func() {}

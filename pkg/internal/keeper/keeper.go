@@ -39,6 +39,7 @@ type keeping struct {
 	h           Hooks
 	answer, tie *os.File
 	front       io.Writer // nil for a front in the keeper's place
+	hired       *os.File  // what front writes to, of a keeper in a job
 	st          *store.Store
 	job         *darwinjob.Lineage
 	reaper      bool
@@ -79,6 +80,7 @@ func keep(n int, h Hooks) int {
 		if err := k.settle(place, files); err != nil {
 			return k.refuse(err)
 		}
+		k.hired = front
 	}
 	if err := k.begin(); err != nil {
 		return k.refuse(err)
@@ -122,7 +124,14 @@ func ignoreSignals() {
 	}()
 }
 
+// callerLives also looks for the front of a keeper in a job, which may have given up waiting for
+// the stub and said that nothing is started.
 func (k *keeping) callerLives() error {
+	if k.hired != nil {
+		if raw, err := k.hired.SyscallConn(); err == nil && hungUp(raw, unix.POLLOUT) {
+			return errors.New("the front has given up")
+		}
+	}
 	if !k.o.Tied {
 		return nil
 	}

@@ -203,18 +203,22 @@ type reply struct {
 }
 
 func (s *stubbing) answer(c *net.UnixConn) reply {
-	c.SetDeadline(time.Now().Add(askTime))
 	if err := samePeer(c); err != nil {
 		return reply{Text: err.Error()}
 	}
 	s.starting.Lock()
 	defer s.starting.Unlock()
+	c.SetDeadline(time.Now().Add(askTime)) // from here: who was before him may have been silent for as long
 	r, files, err := receiveRequest(c)
 	defer closeAll(files)
 	if err != nil {
 		return reply{Text: err.Error()}
 	}
 	if len(r.Keeper) > 0 {
+		// Who has given up has said that nothing is started.
+		if raw, err := c.SyscallConn(); err == nil && hungUp(raw, unix.POLLIN) {
+			return reply{Text: "who asked is gone"}
+		}
 		if err := s.start(&r, files); err != nil {
 			return reply{Text: err.Error()}
 		}
@@ -246,6 +250,17 @@ func (s *stubbing) start(r *request, files []*os.File) error {
 		s.kids.Add(-1)
 	}()
 	return nil
+}
+
+// hungUp says whether nobody is at the other end of what events are waited for: macOS tells it
+// of those only. Who asks says nothing after his request, so that POLLIN is his end, too.
+func hungUp(c syscall.RawConn, events int16) (gone bool) {
+	err := c.Control(func(fd uintptr) {
+		fds := []unix.PollFd{{Fd: int32(fd), Events: events}}
+		n, err := unix.Poll(fds, 0)
+		gone = err == nil && n > 0 && fds[0].Revents&(unix.POLLIN|unix.POLLHUP|unix.POLLERR) != 0
+	})
+	return gone && err == nil
 }
 
 // Wire form: the length of the rest in four bytes, with which the descriptors come, and JSON.

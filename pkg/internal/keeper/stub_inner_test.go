@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"syscall"
 	"testing"
@@ -109,6 +110,67 @@ func FuzzRequest(f *testing.F) {
 		}
 		closeAll(files)
 	})
+}
+
+// One who asks and then says nothing takes the time of the others, and not their turn.
+func TestSilentClient(t *testing.T) {
+	s := &stubbing{}
+	_, silent := pair(t) // its other end stays open
+	done := make(chan reply, 1)
+	go func() { done <- s.answer(silent) }()
+	for s.starting.TryLock() {
+		s.starting.Unlock()
+		runtime.Gosched()
+	}
+	a, b := pair(t)
+	if err := sendRequest(a, &request{}, nil); err != nil {
+		t.Fatal(err)
+	}
+	if r := s.answer(b); r.Text != "" {
+		t.Errorf("the one behind is told %q", r.Text)
+	}
+	if r := <-done; r.Text == "" {
+		t.Error("the silent one was understood")
+	}
+}
+
+// For who has given up before it was his turn nothing is started: he has said so.
+func TestGivenUp(t *testing.T) {
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer null.Close()
+	for _, gone := range []bool{false, true} {
+		s := &stubbing{id: store.NewID(), exe: "/bin/true"}
+		a, b := pair(t)
+		if err := sendRequest(a, &request{Keeper: []string{Arg, roleKeeper, s.id, "task-1", "3"}, Around: &around{}}, []*os.File{null, null, null}); err != nil {
+			t.Fatal(err)
+		}
+		if gone {
+			a.Close()
+		}
+		if r := s.answer(b); gone != (r.Text != "") {
+			t.Errorf("gone %v: %q", gone, r.Text)
+		}
+	}
+}
+
+// A keeper in a job does not start the command either whose front has given up meanwhile.
+func TestFrontGivenUp(t *testing.T) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	k := &keeping{hired: w}
+	if err := k.callerLives(); err != nil {
+		t.Error(err)
+	}
+	r.Close()
+	if err := k.callerLives(); err == nil {
+		t.Error("the front is gone")
+	}
 }
 
 // A stub whose session is gone ends when it has nobody to start from, and not before.

@@ -26,7 +26,7 @@ the kernel would end what runs, or slow it down for ever. --force sets it.
 
 --memory-high is no place to rest in: without swap who has filled it gets on by next to
 nothing and is never killed. That is warned of, and where the session's --memory-steps
-allow brake the guard lifts it after 10 s of stall, which is shown as not in force; it sets
+allow brake the guard lifts it within 10 s of stall, which is shown as not in force; it sets
 it again when less than 90 % of it is in use, as does this command with --memory-high.
 
 --oom task has the kernel kill all of a task when it kills one process of it for want
