@@ -123,9 +123,13 @@ func (c *closing) complete(ctx context.Context) (Receipt, error) {
 	if errors.Is(err, ErrHeld) { // nothing was done
 		return Receipt{}, err
 	}
+	if !o.DryRun {
+		c.takeReceipt()
+	}
 	if err != nil {
 		c.r.Error = err.Error()
 		if !o.DryRun && !errors.Is(err, errNotAnyMore) {
+			c.keepReceipt()
 			m.event(store.Event{Event: "close_failed", ID: rec.ID, Name: rec.Name}, map[string]any{"error": c.r.Error, "processes": len(c.r.Processes)})
 		}
 	}
@@ -449,7 +453,7 @@ func (c *closing) add(r Receipt, err error) {
 		return
 	}
 	if r.ID != "" && !r.AlreadyClosed {
-		c.r.addNested(r)
+		c.r.addNested(&r)
 	}
 	c.nested = append(c.nested, err)
 }

@@ -107,6 +107,13 @@ type HighLiftedInfo struct {
 	Reason    string    `json:"reason"`
 }
 
+// How far a box holds what is in it, see [BoxInfo].
+const (
+	ByKernel    = "kernel"      // nothing can leave it
+	ByCoalition = "coalition"   // what launchd started for the session, and its descendants (macOS)
+	BestEffort  = "best effort" // as far as ancestry, process groups, sessions and cookies tell
+)
+
 // BoxInfo says what holds the session's processes.
 type BoxInfo struct {
 	Kind        string `json:"kind"`        // systemd, cgroup, lineage
@@ -245,19 +252,15 @@ type Fated struct {
 
 // addNested adds the receipt of a nested session; a later one of the same session
 // says how it ended, the first one what was found.
-func (r *Receipt) addNested(n Receipt) {
+func (r *Receipt) addNested(n *Receipt) {
 	for i := range r.Nested {
 		if old := &r.Nested[i]; old.ID == n.ID {
-			n.Processes = append(old.Processes, n.Processes...)
-			n.Strays = append(old.Strays, n.Strays...)
-			n.Containers = append(old.Containers, n.Containers...)
-			n.Units = append(old.Units, n.Units...)
-			n.Jobs = append(old.Jobs, n.Jobs...)
-			*old = n
+			n.resume(old)
+			*old = *n
 			return
 		}
 	}
-	r.Nested = append(r.Nested, n)
+	r.Nested = append(r.Nested, *n)
 }
 
 // Clean says that nothing of the session is left.
@@ -271,6 +274,24 @@ func (r *Receipt) Clean() bool {
 		}
 	}
 	return true
+}
+
+// Suspected counts what was left alone because nothing proves whose it is.
+func (r *Receipt) Suspected() int {
+	n := len(r.Suspects)
+	for i := range r.Containers {
+		n += 1 - proven(r.Containers[i].Fate)
+	}
+	for i := range r.Units {
+		n += 1 - proven(r.Units[i].Fate)
+	}
+	for i := range r.Jobs {
+		n += 1 - proven(r.Jobs[i].Fate)
+	}
+	for i := range r.Nested {
+		n += r.Nested[i].Suspected()
+	}
+	return n
 }
 
 // proven is 1 for what is the session's.

@@ -320,9 +320,9 @@ func (m *Manager) jobOver(id string) bool {
 // containment is how sure a lineage box is, and what it cannot hold.
 func containment(rec *store.Session) (string, []string) {
 	if rec.Lineage != string(LineageJob) {
-		return "best effort", mayEscape()
+		return BestEffort, mayEscape()
 	}
-	return "coalition", []string{"work that another daemon does on request: launchctl, open, at, cron, containers, ssh to this machine, a tmux server that was there before"}
+	return ByCoalition, []string{"work that another daemon does on request: launchctl, open, at, cron, containers, ssh to this machine, a tmux server that was there before"}
 }
 
 // jobAround is the session in whose coalition we are, "" for none.

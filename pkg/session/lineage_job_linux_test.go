@@ -301,11 +301,11 @@ func TestJobSession(t *testing.T) {
 	s := openJob(t, m)
 	id := escapee(t, m, s)
 	info, err := m.Inspect(t.Context(), s.ID(), InspectOptions{})
-	if err != nil || info.Box.Containment != "coalition" || info.Box.Unit != m.jobLabel(s.ID()) || info.Processes != 1 || len(info.Box.MayEscape) != 1 {
+	if err != nil || info.Box.Containment != ByCoalition || info.Box.Unit != m.jobLabel(s.ID()) || info.Processes != 1 || len(info.Box.MayEscape) != 1 {
 		t.Errorf("inspect: %+v, %d processes, %v", info.Box, info.Processes, err)
 	}
 	r, err := m.Close(t.Context(), s.ID(), CloseOptions{})
-	if err != nil || len(r.Processes) != 1 || r.Processes[0].PID != id.PID || r.Processes[0].Fate != FateKilled || r.Box.Containment != "coalition" || len(r.Notes) > 0 {
+	if err != nil || len(r.Processes) != 1 || r.Processes[0].PID != id.PID || r.Processes[0].Fate != FateKilled || r.Box.Containment != ByCoalition || len(r.Notes) > 0 {
 		t.Errorf("%+v, %v", r, err)
 	}
 	if !dead(id) {
@@ -355,7 +355,7 @@ func TestJobRefused(t *testing.T) {
 	if err != nil || rec.Lineage != "" || rec.Unit != "" {
 		t.Errorf("%+v, %v", rec, err)
 	}
-	if info, err := m.Inspect(t.Context(), s.ID(), InspectOptions{}); err != nil || info.Box.Containment != "best effort" {
+	if info, err := m.Inspect(t.Context(), s.ID(), InspectOptions{}); err != nil || info.Box.Containment != BestEffort {
 		t.Errorf("%+v, %v", info.Box, err)
 	}
 	if _, err := m.Close(t.Context(), s.ID(), CloseOptions{Now: true}); err != nil {
@@ -413,7 +413,7 @@ func TestJobRecordsLost(t *testing.T) {
 		t.Fatal(err)
 	}
 	r, err := m.Reconcile(t.Context(), ReconcileOptions{})
-	if err != nil || len(r.Sessions) != 1 || r.Sessions[0].Action != ActionAdopted || r.Sessions[0].Box.Containment != "coalition" || r.Sessions[0].Processes != 1 {
+	if err != nil || len(r.Sessions) != 1 || r.Sessions[0].Action != ActionAdopted || r.Sessions[0].Box.Containment != ByCoalition || r.Sessions[0].Processes != 1 {
 		t.Fatalf("%+v, %v", r, err)
 	}
 	if _, err := m.Close(t.Context(), s.ID(), CloseOptions{Now: true}); err != nil {

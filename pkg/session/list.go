@@ -309,7 +309,7 @@ func join(a, b string) string {
 }
 
 func boxInfo(rec *store.Session, box Box) BoxInfo {
-	b := BoxInfo{Kind: string(rec.Kind), Containment: "kernel", Path: rec.Path, Inode: rec.Inode, Unit: rec.Unit, Gone: box == nil}
+	b := BoxInfo{Kind: string(rec.Kind), Containment: ByKernel, Path: rec.Path, Inode: rec.Inode, Unit: rec.Unit, Gone: box == nil}
 	if rec.Kind == store.KindLineage {
 		b.Containment, b.MayEscape = containment(rec)
 	}

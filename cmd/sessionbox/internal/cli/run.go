@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"slices"
 	"sync"
 	"syscall"
 
@@ -253,9 +252,7 @@ func (r *running) close(ctx context.Context) error {
 	}
 	receipt, err := r.m.Close(soft, r.s.ID(), session.CloseOptions{Now: now})
 	if err != nil && soft.Err() != nil {
-		var again session.Receipt
-		again, err = r.m.Close(ctx, r.s.ID(), session.CloseOptions{Now: true})
-		receipt = joined(receipt, again)
+		receipt, err = r.m.Close(ctx, r.s.ID(), session.CloseOptions{Now: true}) // with what the first one did
 	}
 	if errors.Is(err, session.ErrClosed) || errors.Is(err, session.ErrNotFound) {
 		return nil // somebody else was quicker
@@ -268,22 +265,6 @@ func (r *running) close(ctx context.Context) error {
 		}
 	}
 	return err
-}
-
-// joined is the receipt of a close that was broken off and begun again: what the
-// first one saw and the second one did not has ended in between.
-func joined(first, second session.Receipt) session.Receipt {
-	if second.AlreadyClosed {
-		return first
-	}
-	for _, p := range first.Processes {
-		if !slices.ContainsFunc(second.Processes, func(q session.Fated) bool { return q.PID == p.PID && q.Start == p.Start }) {
-			p.Fate = session.FateEnded
-			second.Processes = append(second.Processes, p)
-		}
-	}
-	second.TookSeconds += first.TookSeconds
-	return second
 }
 
 func (r *running) hurried() bool {

@@ -182,6 +182,9 @@ func TestReceipt(t *testing.T) {
 	}
 	hired.Jobs = []session.JobInfo{{Kind: "at", ID: "3", Line: "sleep 600", Fate: session.FateRemoved}, {Kind: "cron", Line: "5 5 * * * x", Fate: session.FateRemoved}}
 	hired.Served = []session.Served{{Process: session.Process{PID: 5009, Comm: "tmux: server"}, Socket: "/tmp/tmux-0/default", Clients: []session.Client{{PID: 99, Comm: "tmux: client"}}}}
+	lineage := receiptOf()
+	lineage.Box.Kind, lineage.Box.Containment = "lineage", session.BestEffort
+	lineage.Suspects = []session.Process{{PID: 6001, Start: 3, Comm: "evil\x1b[2J"}}
 	stayed := receiptOf()
 	stayed.Containers = []session.HiredContainer{{Engine: "docker", ID: "0123456789abcdef", Name: "web", Image: "nginx:1", Fate: session.FateSurvived, Why: "no answer"}}
 	stayed.Error = "1 of what others started for it could not be ended"
@@ -190,6 +193,7 @@ func TestReceipt(t *testing.T) {
 		st Style
 	}{
 		"close-others":    {hired, Style{Width: 100}},
+		"close-lineage":   {lineage, Style{Width: 100}},
 		"close-stayed":    {stayed, Style{Width: 100}},
 		"close-80":        {full, Style{Width: 80}},
 		"close-pipe":      {full, Style{}},

@@ -192,7 +192,7 @@ func boxText(i *session.Info) string {
 	}
 	switch i.Box.Containment {
 	case "":
-	case "best effort":
+	case session.BestEffort:
 		s += ", " + i.Box.Containment
 	default:
 		s += ", kept by the " + i.Box.Containment

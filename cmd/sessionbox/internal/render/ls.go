@@ -111,8 +111,8 @@ func boxCell(i *session.Info) cell {
 	case i.State != string(store.StateOpen):
 		return cell{text: i.State, paint: yellow}
 	}
-	if i.Box.Containment == "coalition" {
-		return cell{text: i.Box.Kind + " (job)"}
+	if c := i.Box.Containment; c == session.ByCoalition || c == session.BestEffort {
+		return cell{text: i.Box.Kind + " (" + c + ")"}
 	}
 	return cell{text: i.Box.Kind}
 }

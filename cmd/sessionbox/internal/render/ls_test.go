@@ -12,7 +12,8 @@ func TestBoxCell(t *testing.T) {
 	for _, c := range []struct {
 		containment, want string
 		frozen            bool
-	}{{"best effort", "lineage", false}, {"coalition", "lineage (job)", false}, {"coalition", "frozen", true}} {
+	}{{session.ByKernel, "lineage", false}, {session.BestEffort, "lineage (best effort)", false},
+		{session.ByCoalition, "lineage (coalition)", false}, {session.ByCoalition, "frozen", true}} {
 		i := session.Info{State: string(store.StateOpen), Box: session.BoxInfo{Kind: "lineage", Containment: c.containment, Frozen: c.frozen}}
 		if got := boxCell(&i).text; got != c.want {
 			t.Errorf("%s: %q, want %q", c.containment, got, c.want)

@@ -85,12 +85,15 @@ func headline(r *session.Receipt, now time.Time) (string, paint) {
 		}
 		return text + " in " + Took(r.TookSeconds), red
 	}
-	text := fmt.Sprintf("closed %s: %s%s%s in %s", name, sentence(f), withStrays(strays), withOthers(r), Took(r.TookSeconds))
+	text := fmt.Sprintf("closed %s: %s%s%s%s in %s", name, sentence(f), withStrays(strays), withOthers(r), withSuspects(r), Took(r.TookSeconds))
 	if p := r.Usage.PeakBytes; p != nil && *p > 0 {
 		text += ", peak " + memlimit.FormatBytes(*p)
 	}
 	if r.Reason != "" {
 		text += " (" + r.Reason + ")"
+	}
+	if r.Box.Containment == session.BestEffort {
+		text += "; best effort"
 	}
 	return text, plain
 }
@@ -108,6 +111,14 @@ func withStrays(strays int) string {
 		return ""
 	}
 	return ", " + count(strays, "stray", "strays")
+}
+
+// withSuspects counts who was left alone, as nothing proves whose it is.
+func withSuspects(r *session.Receipt) string {
+	if n := r.Suspected(); n > 0 {
+		return ", " + count(n, "suspect", "suspects") + " left alone"
+	}
+	return ""
 }
 
 // withOthers counts what others had started.
@@ -154,6 +165,13 @@ func receipt(w io.Writer, r *session.Receipt, st Style, indent string) error {
 	}
 	if err := survived(w, r, st, inner); err != nil {
 		return err
+	}
+	for i := range r.Suspects {
+		p := &r.Suspects[i]
+		text := fmt.Sprintf("suspect: %d %s may be of this session, and was left alone", p.PID, Clean(p.Comm))
+		if _, err := fmt.Fprintln(w, inner+st.paint(yellow, text)); err != nil {
+			return err
+		}
 	}
 	for i := range r.Served {
 		if text := servedText(&r.Served[i], r.DryRun); text != "" {

@@ -1,0 +1,53 @@
+package session
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/sessionbox/sessionbox/pkg/internal/proc"
+)
+
+func fated(pid int, fate string) Fated {
+	return Fated{Process: Process{PID: pid, Start: 7}, Fate: fate}
+}
+
+// What an earlier close told stays told, once; who was left then, and is not found any more,
+// has ended.
+func TestResumeReceipt(t *testing.T) {
+	peak := uint64(5)
+	inner := Receipt{ID: "inner", Error: "1 survived", Processes: []Fated{fated(10, FateSurvived)}, Survivors: []proc.Survivor{{PID: 10}}}
+	earlier := Receipt{
+		Processes:  []Fated{fated(1, FateEnded), fated(2, fateAlive), fated(3, FateSurvived)},
+		Containers: []HiredContainer{{Engine: "docker", ID: "a", Fate: FateRemoved}, {Engine: "docker", ID: "b", Fate: FateSurvived}, {Engine: "docker", ID: "c", Fate: FateSuspect}},
+		Kept:       []Process{{PID: 9}},
+		Notes:      []string{"first", "both"},
+		Nested:     []Receipt{inner, {ID: "again", Error: "x", Processes: []Fated{fated(20, FateSurvived)}}},
+		Usage:      UsageInfo{PeakBytes: &peak},
+	}
+	now := Receipt{
+		Processes:  []Fated{fated(3, FateKilled), fated(4, FateKilled)},
+		Containers: []HiredContainer{{Engine: "docker", ID: "b", Fate: FateKilled}},
+		Kept:       []Process{{PID: 9}},
+		Notes:      []string{"both", "second"},
+		Nested:     []Receipt{{ID: "again", Processes: []Fated{fated(20, FateKilled)}}},
+	}
+	now.resume(&earlier)
+	want := Receipt{
+		Processes:  []Fated{fated(1, FateEnded), fated(2, FateEnded), fated(3, FateKilled), fated(4, FateKilled)},
+		Containers: []HiredContainer{{Engine: "docker", ID: "a", Fate: FateRemoved}, {Engine: "docker", ID: "c", Fate: FateSuspect}, {Engine: "docker", ID: "b", Fate: FateKilled}},
+		Kept:       []Process{{PID: 9}},
+		Notes:      []string{"first", "both", "second"},
+		Nested: []Receipt{
+			{ID: "inner", Processes: []Fated{fated(10, FateEnded)}},
+			{ID: "again", Processes: []Fated{fated(20, FateKilled)}},
+		},
+		Usage: UsageInfo{PeakBytes: &peak},
+	}
+	if diff := cmp.Diff(want, now, cmp.AllowUnexported(Process{}), cmpopts.EquateEmpty()); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	if !now.Clean() {
+		t.Error("it is not clean for what an earlier close could not do")
+	}
+}
