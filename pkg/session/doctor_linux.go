@@ -27,8 +27,10 @@ import (
 // Doctor says what this machine has of what sessionbox can use, which box it
 // gives, and what would make it better. It looks at real things: where it may, it
 // makes a cgroup for a moment and starts a process in it.
-func (m *Manager) Doctor(ctx context.Context) []Check {
-	e := examination{m: m}
+//
+// kind is the box that a session would be opened with, "" for what the config file says.
+func (m *Manager) Doctor(ctx context.Context, kind store.Kind) []Check {
+	e := examination{m: m, kind: wanted(kind)}
 	e.findMount()
 	e.dial(ctx)
 	defer e.hangUp()
@@ -48,6 +50,7 @@ func (m *Manager) Doctor(ctx context.Context) []Check {
 // examination is one run of the doctor.
 type examination struct {
 	m       *Manager
+	kind    store.Kind // that is asked for, "" for auto
 	mount   cgroup.Mount
 	noMount error
 
@@ -153,9 +156,42 @@ func (e *examination) systemd() Check {
 
 func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }
 
+// wanted is the kind of box that open is to make: the one asked for, else the config's.
+func wanted(kind store.Kind) store.Kind {
+	if kind == "" {
+		home, _ := os.UserHomeDir()
+		if cfg, err := config.Load(config.Paths(os.LookupEnv, home)...); err == nil { // else another check says so
+			kind = store.Kind(cfg.Session.Backend)
+		}
+	}
+	if kind == "auto" {
+		return ""
+	}
+	return kind
+}
+
+// box says which one a session gets.
 func (e *examination) box() Check {
 	const name = "box"
+	none := func(kind, fix string, err error) Check {
+		c := missing(name, kind+" is asked for, and cannot be made: "+oneLine(err), fix)
+		c.Needed = true
+		return c
+	}
 	switch {
+	case e.kind == store.KindSystemd && e.noManager != nil:
+		return none("systemd", "see the fix of systemd, or ask for auto", e.noManager)
+	case e.kind == store.KindSystemd:
+		return ok(name, "systemd, as asked for: a manager answers")
+	case e.kind == store.KindCgroup && e.noRoot != nil:
+		return none("cgroup", "see the fix of cgroup v2, or ask for auto", e.noRoot)
+	case e.kind == store.KindCgroup:
+		return ok(name, "cgroup, as asked for, made below %s", e.rootDir)
+	case e.kind == store.KindLineage:
+		if _, err := darwinjob.System(); err != nil {
+			return none("lineage", "make /proc readable", err)
+		}
+		return ok(name, "lineage, as asked for: best effort")
 	case e.noManager == nil:
 		return ok(name, "auto gives systemd: a manager answers")
 	case e.noRoot == nil:

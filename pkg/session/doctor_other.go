@@ -7,11 +7,16 @@ import (
 	"os/exec"
 
 	"github.com/sessionbox/sessionbox/pkg/darwinjob"
+	"github.com/sessionbox/sessionbox/pkg/store"
 )
 
-// Doctor says what this machine has of what sessionbox can use.
-func (m *Manager) Doctor(ctx context.Context) []Check {
+// Doctor says what this machine has of what sessionbox can use. kind is the box that a
+// session would be opened with, "" for any.
+func (m *Manager) Doctor(ctx context.Context, kind store.Kind) []Check {
 	checks := []Check{lineageBoxCheck(ctx)}
+	if kind == store.KindSystemd || kind == store.KindCgroup {
+		checks[0] = Check{Name: "box", Status: CheckMissing, Text: string(kind) + " is asked for: there are no cgroups on this system", Fix: "ask for auto", Needed: true}
+	}
 	if m.launchd != nil {
 		checks = append(checks, m.jobCheck(ctx))
 	}

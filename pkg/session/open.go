@@ -400,7 +400,7 @@ func (m *Manager) claim(ctx context.Context, rec *store.Session, o *OpenOptions)
 // held says who has a name.
 func (m *Manager) held(ctx context.Context, name, id string, attach bool) error {
 	e := &Error{Kind: ErrHeld, Session: name, Text: "is open already",
-		Hint: fmt.Sprintf("use it (`sessionbox exec %s -- …`), `--attach` to it, or `sessionbox close %s`", name, name)}
+		Hint: fmt.Sprintf("use it (`sessionbox exec %[1]s -- …`, `sessionbox open --attach --name %[1]s`), or `sessionbox close %[1]s`", name)}
 	info, err := m.Inspect(ctx, id, InspectOptions{})
 	if err != nil {
 		return e

@@ -9,12 +9,14 @@ import (
 )
 
 func (a *app) newDoctor() *cobra.Command {
-	return &cobra.Command{
+	var backend string
+	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Say which box this machine gives, and what would make it better",
 		Long: `Check what sessionbox can use: one line each, ok, missing (with what would help) or
 unknown (could not be told). Where it may it makes a cgroup for a moment and starts a
-process in it.
+process in it. What it says of the box is for sessions that are opened with the same
+--backend, which the config file or SESSIONBOX_BACKEND may choose.
 
 Exit status:
   0  a session can be opened here
@@ -22,16 +24,23 @@ Exit status:
 		Example:           `  sessionbox doctor`,
 		Args:              noArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE:              a.withSignals(func(ctx context.Context, _ []string) error { return a.doctor(ctx) }),
+		RunE:              a.withSignals(func(ctx context.Context, _ []string) error { return a.doctor(ctx, backend) }),
 	}
+	backendFlag(cmd.Flags(), &backend)
+	completeBackend(cmd)
+	return cmd
 }
 
-func (a *app) doctor(ctx context.Context) error {
+func (a *app) doctor(ctx context.Context, backend string) error {
+	kind, err := backendKind(backend)
+	if err != nil {
+		return err
+	}
 	m, err := a.manager()
 	if err != nil {
 		return err
 	}
-	checks := m.Doctor(ctx)
+	checks := m.Doctor(ctx, kind)
 	if a.json {
 		err = a.printJSON(checks)
 	} else {

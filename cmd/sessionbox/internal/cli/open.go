@@ -47,7 +47,7 @@ type openOptions struct {
 func (o *openOptions) flags(f *pflag.FlagSet) {
 	f.VarP(name{&o.name}, "name", "n", "of the session; free again once it is closed")
 	f.VarP(labels{&o.labels}, "label", "l", "label, can be given several times")
-	f.StringVar(&o.backend, "backend", "", "`KIND` of box: auto, systemd, cgroup or lineage (default auto)")
+	backendFlag(f, &o.backend)
 	f.StringVar(&o.lineage, "lineage-mode", "", "`HOW` a lineage box holds on macOS: auto, direct or job (default auto)")
 	f.StringVar(&o.require, "require", "", "`kernel` refuses a box that the kernel does not enforce")
 	f.StringVar(&o.cgroupRoot, "cgroup-root", "", "`DIR` below which the cgroup box makes its tree")
@@ -68,7 +68,7 @@ func (o *openOptions) flags(f *pflag.FlagSet) {
 	f.StringVar(&o.oci, "oci", "", "make the session a container of the OCI bundle in this `DIR`")
 	f.StringVar(&o.runtime, "runtime", "", "its `RUNTIME`: crun or runc (default: the first in PATH)")
 	f.BoolVar(&o.shims, "shims", o.shims, "also end what docker, podman, systemd-run, at start")
-	mirror(f, "shims", "on-owner-exit", "idle-timeout", "idle-action", "backend", "lineage-mode", "require", "cgroup-root", "memory-max", "memory-high", "swap-max", "pids-max", "oom", "memory-warn", "on-warn", "notify", "memory-steps", "grace", "private-tmp", "runtime", "strict")
+	mirror(f, "shims", "on-owner-exit", "idle-timeout", "idle-action", "lineage-mode", "require", "cgroup-root", "memory-max", "memory-high", "swap-max", "pids-max", "oom", "memory-warn", "on-warn", "notify", "memory-steps", "grace", "private-tmp", "runtime", "strict")
 }
 
 // options checks the words among the flags.
@@ -86,11 +86,8 @@ func (o *openOptions) options() (session.OpenOptions, error) {
 	if so.Memory, err = o.memory.options(); err != nil {
 		return so, err
 	}
-	switch o.backend {
-	case "", "auto", "systemd", "cgroup", "lineage":
-		so.Kind = store.Kind(o.backend)
-	default:
-		return so, usagef("--backend: no kind of box %q", o.backend).hintf("want auto, systemd, cgroup or lineage")
+	if so.Kind, err = backendKind(o.backend); err != nil {
+		return so, err
 	}
 	switch o.lineage {
 	case "", "auto":
@@ -227,7 +224,7 @@ Exit status:
 		RunE:              a.withSignals(func(ctx context.Context, _ []string) error { return a.open(ctx, &o) }),
 	}
 	o.flags(cmd.Flags())
-	completeWords(cmd, "backend", "auto", "systemd", "cgroup", "lineage")
+	completeBackend(cmd)
 	completeLife(cmd)
 	cmd.MarkFlagDirname("oci")
 	return cmd

@@ -67,7 +67,7 @@ Exit status:
 	for _, name := range []string{"attach", "take-over", "owner-pid", "lease", "on-owner-exit"} {
 		f.MarkHidden(name)
 	}
-	completeWords(cmd, "backend", "auto", "systemd", "cgroup", "lineage")
+	completeBackend(cmd)
 	completeLife(cmd)
 	cmd.MarkFlagDirname("oci")
 	return cmd

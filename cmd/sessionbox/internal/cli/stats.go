@@ -145,12 +145,12 @@ func (a *app) showStats(all []session.Stats, once bool) error {
 	}
 	st := a.style(a.stdout)
 	var b bytes.Buffer
-	if len(all) > 0 {
+	rows, live := a.rowsOfTerminal()
+	if len(all) > 0 || !live && !once { // whoever reads a row of tables sees that it goes on
 		if err := render.Stats(&b, all, st); err != nil {
 			return err
 		}
 	}
-	rows, live := a.rowsOfTerminal()
 	switch {
 	case live && !once:
 		if len(all) == 0 {
