@@ -26,8 +26,9 @@ func (c *closing) keepReceipt() {
 	}
 }
 
-// takeReceipt takes over what an earlier close of the session has done.
-func (c *closing) takeReceipt() {
+// takeReceipt takes over what an earlier close of the session has done; whole says that this
+// one came to its end.
+func (c *closing) takeReceipt(whole bool) {
 	if !c.r.Resumed {
 		return
 	}
@@ -43,33 +44,32 @@ func (c *closing) takeReceipt() {
 		c.m.log.Debug("read the receipt of the earlier close", "session", c.rec.ID, "err", err)
 		return
 	}
-	c.r.resume(&earlier)
+	c.r.resume(&earlier, whole, c.judged)
 	c.r.TookSeconds += earlier.TookSeconds
 }
 
 // resume puts what an earlier close told before what this one does. Who was left then, and is
-// not found now, has ended in between.
-func (r *Receipt) resume(earlier *Receipt) {
-	r.Processes = joinFated(earlier.Processes, r.Processes)
-	r.Strays = joinFated(earlier.Strays, r.Strays)
+// not found now, has ended in between: in the box if this close has judged who is left there,
+// elsewhere if it came to its end as a whole. If not, what was told of them stands.
+func (r *Receipt) resume(earlier *Receipt, whole, judged bool) {
+	r.Processes = joined(earlier.Processes, r.Processes, sameFated, when(judged, func(p *Fated) { hasEnded(&p.Fate, nil) }))
+	r.Strays = joined(earlier.Strays, r.Strays, sameFated, when(whole, func(p *Fated) { hasEnded(&p.Fate, nil) }))
 	r.Containers = joined(earlier.Containers, r.Containers,
-		func(a, b *HiredContainer) bool { return a.Engine == b.Engine && a.ID == b.ID }, func(c *HiredContainer) *string { return &c.Fate })
+		func(a, b *HiredContainer) bool { return a.Engine == b.Engine && a.ID == b.ID }, when(whole, func(c *HiredContainer) { hasEnded(&c.Fate, &c.Why) }))
 	r.Units = joined(earlier.Units, r.Units,
-		func(a, b *UnitInfo) bool { return a.Manager == b.Manager && a.Name == b.Name }, func(u *UnitInfo) *string { return &u.Fate })
+		func(a, b *UnitInfo) bool { return a.Manager == b.Manager && a.Name == b.Name }, when(whole, func(u *UnitInfo) { hasEnded(&u.Fate, &u.Why) }))
 	r.Jobs = joined(earlier.Jobs, r.Jobs,
-		func(a, b *JobInfo) bool { return a.Kind == b.Kind && a.ID == b.ID && a.Line == b.Line }, func(j *JobInfo) *string { return &j.Fate })
+		func(a, b *JobInfo) bool { return a.Kind == b.Kind && a.ID == b.ID && a.Line == b.Line }, when(whole, func(j *JobInfo) { hasEnded(&j.Fate, &j.Why) }))
 	r.Kept = joined(earlier.Kept, r.Kept, sameProcess, nil)
 	r.Served = joined(earlier.Served, r.Served, func(a, b *Served) bool { return sameProcess(&a.Process, &b.Process) }, nil)
 	r.Notes = joined(earlier.Notes, r.Notes, func(a, b *string) bool { return *a == *b }, nil)
+	if !judged {
+		r.Survivors = joined(earlier.Survivors, r.Survivors, func(a, b *proc.Survivor) bool { return a.PID == b.PID && a.Start == b.Start }, nil)
+	}
 	nested := r.Nested
 	r.Nested = make([]Receipt, 0, len(earlier.Nested)+len(nested))
 	for i := range earlier.Nested {
-		e := &earlier.Nested[i]
-		n := Receipt{Schema: e.Schema, ID: e.ID, Name: e.Name, Box: e.Box, Opened: e.Opened, Closed: e.Closed, AgeSeconds: e.AgeSeconds,
-			TookSeconds: e.TookSeconds, Reason: e.Reason, Usage: e.Usage,
-			Tasks: e.Tasks, Processes: []Fated{}, Strays: []Fated{}, Survivors: []proc.Survivor{}}
-		n.resume(e)
-		r.Nested = append(r.Nested, n)
+		r.Nested = append(r.Nested, earlier.Nested[i].settled(whole))
 	}
 	for i := range nested {
 		r.addNested(&nested[i])
@@ -82,15 +82,43 @@ func (r *Receipt) resume(earlier *Receipt) {
 	}
 }
 
-func joinFated(earlier, now []Fated) []Fated {
-	return joined(earlier, now, func(a, b *Fated) bool { return sameProcess(&a.Process, &b.Process) }, func(p *Fated) *string { return &p.Fate })
+// settled is the receipt of a session inside one whose close came to its end: so did its own.
+func (r *Receipt) settled(whole bool) Receipt {
+	if !whole {
+		return *r
+	}
+	n := Receipt{Schema: r.Schema, ID: r.ID, Name: r.Name, Box: r.Box, Opened: r.Opened, Closed: r.Closed, AgeSeconds: r.AgeSeconds,
+		TookSeconds: r.TookSeconds, Reason: r.Reason, Usage: r.Usage,
+		Tasks: r.Tasks, Processes: []Fated{}, Strays: []Fated{}, Survivors: []proc.Survivor{}}
+	n.resume(r, true, true)
+	return n
 }
 
 func sameProcess(a, b *Process) bool { return a.PID == b.PID && a.Start == b.Start }
 
-// joined is what was told earlier and is not now, then what is: fate, if not nil, is where one
-// of them says what became of it.
-func joined[T any](earlier, now []T, same func(a, b *T) bool, fate func(*T) *string) []T {
+func sameFated(a, b *Fated) bool { return sameProcess(&a.Process, &b.Process) }
+
+// hasEnded says of what was left that it has ended.
+func hasEnded(fate, why *string) {
+	if *fate != FateSurvived && *fate != fateAlive {
+		return
+	}
+	*fate = FateEnded
+	if why != nil {
+		*why = ""
+	}
+}
+
+func when[T any](known bool, settle func(*T)) func(*T) {
+	if !known {
+		return nil
+	}
+	return settle
+}
+
+// joined is what was told earlier and is not now, then what is: settle, if not nil, says of
+// one of the former what has become of it since.
+func joined[T any](earlier, now []T, same func(a, b *T) bool, settle func(*T)) []T {
 	if len(earlier) == 0 {
 		return now
 	}
@@ -100,8 +128,8 @@ func joined[T any](earlier, now []T, same func(a, b *T) bool, fate func(*T) *str
 		if slices.ContainsFunc(now, func(n T) bool { return same(&n, &e) }) {
 			continue
 		}
-		if fate != nil && (*fate(&e) == FateSurvived || *fate(&e) == fateAlive) {
-			*fate(&e) = FateEnded
+		if settle != nil {
+			settle(&e)
 		}
 		all = append(all, e)
 	}

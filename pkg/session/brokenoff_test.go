@@ -32,7 +32,7 @@ func TestResumeReceipt(t *testing.T) {
 		Notes:      []string{"both", "second"},
 		Nested:     []Receipt{{ID: "again", Processes: []Fated{fated(20, FateKilled)}}},
 	}
-	now.resume(&earlier)
+	now.resume(&earlier, true, true)
 	want := Receipt{
 		Processes:  []Fated{fated(1, FateEnded), fated(2, FateEnded), fated(3, FateKilled), fated(4, FateKilled)},
 		Containers: []HiredContainer{{Engine: "docker", ID: "a", Fate: FateRemoved}, {Engine: "docker", ID: "c", Fate: FateSuspect}, {Engine: "docker", ID: "b", Fate: FateKilled}},
@@ -49,5 +49,36 @@ func TestResumeReceipt(t *testing.T) {
 	}
 	if !now.Clean() {
 		t.Error("it is not clean for what an earlier close could not do")
+	}
+}
+
+// A close that failed before it had looked knows no better than the one before it.
+func TestResumeFailed(t *testing.T) {
+	earlier := Receipt{
+		Processes:  []Fated{fated(2, FateEnded), fated(3, FateSurvived)},
+		Survivors:  []proc.Survivor{{PID: 3, Start: 7}},
+		Strays:     []Fated{fated(4, FateSurvived)},
+		Containers: []HiredContainer{{Engine: "docker", ID: "b", Fate: FateSurvived, Why: "no answer"}},
+		Jobs:       []JobInfo{{Kind: "at", ID: "1", Fate: FateSurvived}},
+		Nested:     []Receipt{{ID: "inner", Error: "1 survived", Processes: []Fated{fated(10, FateSurvived)}, Survivors: []proc.Survivor{{PID: 10}}}},
+	}
+	for name, c := range map[string]struct {
+		judged bool
+		want   func(*Receipt)
+	}{
+		"at once": {false, func(*Receipt) {}},
+		"after the box": {true, func(r *Receipt) {
+			r.Processes, r.Survivors = []Fated{fated(2, FateEnded), fated(3, FateEnded)}, nil
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			want := earlier
+			c.want(&want)
+			var now Receipt
+			now.resume(&earlier, false, c.judged)
+			if diff := cmp.Diff(want, now, cmp.AllowUnexported(Process{}), cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
 	}
 }

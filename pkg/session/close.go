@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"syscall"
@@ -124,7 +125,7 @@ func (c *closing) complete(ctx context.Context) (Receipt, error) {
 		return Receipt{}, err
 	}
 	if !o.DryRun {
-		c.takeReceipt()
+		c.takeReceipt(err == nil)
 	}
 	if err != nil {
 		c.r.Error = err.Error()
@@ -181,7 +182,8 @@ type closing struct {
 	failed     error                  // what kept the box from being emptied
 	hired      *hired                 // nil until others were asked
 	inside     []*closing             // of the sessions inside, whose boxes were emptied
-	nested     []error                // of those that were closed
+	nested     map[string]error       // of those that were closed, by id
+	judged     bool                   // the kernel has said who is left in the box
 }
 
 func (c *closing) note(s string) { c.r.Notes = append(c.r.Notes, s) }
@@ -254,13 +256,14 @@ func (c *closing) run(ctx context.Context) error {
 	// is in its box is in ours.
 	c.endNested(ctx)
 	if c.box == nil {
+		c.judged = true
 		return nil
 	}
 	if err := c.end(ctx); err != nil {
 		return err
 	}
+	c.judged = true
 	// One may have been opened meanwhile, and the kill may have helped.
-	c.nested = nil
 	c.endNested(context.WithoutCancel(ctx))
 	return nil
 }
@@ -272,6 +275,7 @@ func (c *closing) rest(ctx context.Context) error {
 	if c.box != nil || c.failed != nil {
 		ctx = context.WithoutCancel(ctx)
 	}
+	c.releaseHeirs() // when they could not be left our keepers, they need not stand still for others
 	waits := c.waits()
 	if waits {
 		c.passTurn()
@@ -301,29 +305,73 @@ func (c *closing) rest(ctx context.Context) error {
 		c.note(failed.Error())
 	}
 	if err := c.leftover(left); err != nil {
-		return errors.Join(err, nested)
+		return errors.Join(err, nested, others)
 	}
-	if err := c.sweep(ctx, false); err != nil {
-		return errors.Join(err, nested)
+	others, err := c.sweepAll(ctx, others)
+	if err != nil {
+		return errors.Join(err, nested, others)
 	}
 	c.r.Tasks = c.tasks()
 	victimsOf(c.r.OOM, c.r.Tasks)
 	if nested != nil {
-		return nested
+		return errors.Join(nested, others)
 	}
 	if len(c.r.Survivors) > 0 {
-		return survivorsError(c.name(), &proc.SurvivorsError{Path: c.rec.Path, Survivors: c.r.Survivors})
+		return errors.Join(survivorsError(c.name(), &proc.SurvivorsError{Path: c.rec.Path, Survivors: c.r.Survivors}), others)
+	}
+	if others != nil { // the box goes, the record stays: the next close asks again
+		if err := c.keepRecord(ctx); err != nil {
+			c.note("its box stays, as its record could not: " + err.Error())
+			return others
+		}
 	}
 	if err := c.remove(ctx); err != nil {
-		return err
+		return errors.Join(err, others)
 	}
-	if others != nil { // the box is gone, the record stays: the next close asks again
-		if err := c.m.store.MarkBoxless(); err != nil {
-			c.note(err.Error())
-		}
+	if others != nil {
 		return others
 	}
 	return c.removeTmp(whole)
+}
+
+// strayRounds bounds how often others are asked again because strays were ended.
+const strayRounds = 3
+
+// sweepAll ends the strays, and what they have had others start until then: others is what
+// is known to be left of that, before and after.
+func (c *closing) sweepAll(ctx context.Context, others error) (error, error) {
+	for range strayRounds {
+		before := len(c.r.Strays)
+		if err := c.sweep(ctx, false); err != nil {
+			return others, err
+		}
+		if len(c.r.Strays) == before {
+			break
+		}
+		others = c.hired.finish(ctx)
+	}
+	return others, nil
+}
+
+// keepRecord makes sure that a session is found when its box is gone: by its own close, and
+// by that of the session around it.
+func (c *closing) keepRecord(ctx context.Context) error {
+	if err := c.m.store.MarkBoxless(); err != nil {
+		return err
+	}
+	if _, err := c.m.store.Get(c.rec.ID); !errors.Is(err, store.ErrNotFound) {
+		return nil
+	}
+	wait, cancel := context.WithTimeout(ctx, forgetTime)
+	defer cancel()
+	rec, at := c.rec, time.Now()
+	rec.State, rec.Closing = store.StateClosing, &at
+	err := c.m.store.Claim(wait, rec)
+	if errors.As(err, new(*store.NameTakenError)) {
+		rec.Name = ""
+		err = c.m.store.Claim(wait, rec)
+	}
+	return err
 }
 
 // shut closes the gate: after it no task can be started. A state directory that
@@ -437,7 +485,8 @@ func (c *closing) endNested(ctx context.Context) {
 		}
 		n := c.m.beginClose(ctx, id, c.inner(), false)
 		if n.over || n.failed != nil || !n.waits() {
-			c.add(n.complete(ctx))
+			r, err := n.complete(ctx)
+			c.add(id, r, err)
 		} else {
 			n.bequeath() // before our own kill comes upon what was kept of it
 			c.inside = append(c.inside, n)
@@ -448,14 +497,29 @@ func (c *closing) endNested(ctx context.Context) {
 
 // add takes over what became of a session inside. That there is none any more is no error, and
 // the last time that one is closed counts.
-func (c *closing) add(r Receipt, err error) {
+func (c *closing) add(id string, r Receipt, err error) {
 	if errors.Is(err, ErrNotFound) {
-		return
-	}
-	if r.ID != "" && !r.AlreadyClosed {
+		err = nil
+	} else if r.ID != "" && !r.AlreadyClosed {
 		c.r.addNested(&r)
 	}
-	c.nested = append(c.nested, err)
+	if c.nested == nil {
+		c.nested = map[string]error{}
+	}
+	c.nested[id] = err
+}
+
+// nestedErrors are those of sessions inside that are not closed by now.
+func (c *closing) nestedErrors() error {
+	var failed error
+	for _, id := range slices.Sorted(maps.Keys(c.nested)) {
+		if err := c.nested[id]; err != nil {
+			if _, gone := c.m.store.Get(id); !errors.Is(gone, store.ErrNotFound) { // else by somebody else
+				failed = errors.Join(failed, err)
+			}
+		}
+	}
+	return failed
 }
 
 // completeNested closes those that had to wait, each with its own receipt.
@@ -463,14 +527,14 @@ func (c *closing) completeNested(ctx context.Context) error {
 	for _, n := range c.inside {
 		r, err := n.complete(ctx)
 		if len(r.Survivors) > 0 && c.failed == nil { // our own kill may have helped
-			c.add(r, nil)
+			c.add(n.rec.ID, r, nil)
 			r, err = c.m.closeID(ctx, n.rec.ID, c.inner(), false)
 		}
-		c.add(r, err)
+		c.add(n.rec.ID, r, err)
 		c.oneLook(false)
 	}
 	c.inside = nil
-	return errors.Join(c.nested...)
+	return c.nestedErrors()
 }
 
 // inner says how a session inside this one is closed: whoever owns it, and whatever

@@ -255,7 +255,7 @@ type Fated struct {
 func (r *Receipt) addNested(n *Receipt) {
 	for i := range r.Nested {
 		if old := &r.Nested[i]; old.ID == n.ID {
-			n.resume(old)
+			n.resume(old, n.Clean(), n.Clean())
 			*old = *n
 			return
 		}
