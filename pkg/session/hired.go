@@ -340,7 +340,10 @@ type hired struct {
 	mu         sync.Mutex
 	containers []*held
 	units      []UnitInfo
-	silent     map[string]error // engines that hung: each would cost its time again
+	jobs       []JobInfo
+	hanging    map[string]error // engines that hung: each would cost its time again
+	silent     map[string]error // those, and who did not answer in the finish under way
+	said       []string         // notes of the last finish
 }
 
 // beginTime is how long beyond the grace engines may take while the box is being emptied.
@@ -349,7 +352,7 @@ const beginTime = 25 * time.Second
 // beginHired asks all to end while the processes in the box are asked: nothing waits for it.
 // It ends with ctx.
 func (c *closing) beginHired(ctx context.Context) *hired {
-	h := &hired{c: c, silent: map[string]error{}}
+	h := &hired{c: c, hanging: map[string]error{}}
 	h.units = c.m.unitsOf(&c.rec)
 	grace := c.grace()
 	h.wg.Go(func() {
@@ -381,18 +384,23 @@ func (h *hired) mute(failed map[string]error) {
 	defer h.mu.Unlock()
 	for name, err := range failed {
 		if errors.Is(err, context.DeadlineExceeded) {
-			h.silent[name] = err
+			h.hanging[name] = err
 		}
 	}
 }
 
-// add takes over what was found, once.
+// add takes over what was found, once. Who could not be proven to be the session's before,
+// and is now, takes the place of what was known of it.
 func (h *hired) add(found []*held) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, f := range found {
-		if !slices.ContainsFunc(h.containers, func(o *held) bool { return o.ID == f.ID }) {
+		i := slices.IndexFunc(h.containers, func(o *held) bool { return o.ID == f.ID })
+		switch {
+		case i < 0:
 			h.containers = append(h.containers, f)
+		case f.known && !h.containers[i].known:
+			h.containers[i] = f
 		}
 	}
 }
@@ -403,7 +411,7 @@ func (h *hired) stop(ctx context.Context, k *held, grace time.Duration) {
 	defer h.mu.Unlock()
 	switch {
 	case errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil:
-		h.silent[k.engine.String()] = err
+		h.hanging[k.engine.String()] = err
 	case err != nil && !errors.Is(err, engines.ErrGone): // it is killed below
 	case killed:
 		k.info.Fate = FateKilled
@@ -421,25 +429,28 @@ const (
 	settle = 300 * time.Millisecond
 )
 
-// finish ends what is left when the box is empty: nobody can ask for more now. It says
-// in the receipt what became of everything, and gives an error if something is known to
-// be left.
+// finish ends what is left when the box is empty. It says in the receipt what became of
+// everything, and gives an error if something is known to be left, or may be.
+//
+// It may be called again, when somebody was ended who may have asked for more meanwhile: all
+// are asked again but those who hung, and what it says takes the place of what it said before.
 func (h *hired) finish(ctx context.Context) error {
 	c := h.c
 	h.wg.Wait() // it is bounded by the grace
-	left, silent := h.removeContainers(ctx)
+	c.r.Notes = slices.DeleteFunc(c.r.Notes, func(n string) bool { return slices.Contains(h.said, n) })
+	h.said = nil
+	h.removeContainers(ctx)
+	c.r.Containers = nil
 	for _, k := range h.containers {
 		c.r.Containers = append(c.r.Containers, k.info)
 	}
-	c.r.Containers = append(c.r.Containers, notAmong(c.m.past(ctx, &c.rec, silent, c.rec.Cookie), c.r.Containers)...)
-	left += h.leftUnits(ctx)
-	c.r.Units = append(c.r.Units, h.units...)
-	c.r.Jobs = c.m.endJobs(ctx, &c.rec, false)
-	for _, j := range c.r.Jobs {
-		if j.Fate == FateSurvived {
-			left++
-		}
-	}
+	c.r.Containers = append(c.r.Containers, h.unseen()...)
+	c.r.Containers = append(c.r.Containers, notAmong(c.m.past(ctx, &c.rec, h.silent, c.rec.Cookie), c.r.Containers)...)
+	h.leftUnits(ctx)
+	c.r.Units = slices.Clone(h.units)
+	h.jobs = joinJobs(h.jobs, c.m.endJobs(ctx, &c.rec, false))
+	c.r.Jobs = slices.Clone(h.jobs)
+	left := c.r.hiredLeft()
 	if left == 0 {
 		return nil
 	}
@@ -447,14 +458,42 @@ func (h *hired) finish(ctx context.Context) error {
 		Hint: "the receipt names them; close again when the engine or manager answers", Retry: true}
 }
 
-// removeContainers gives how many are known to be left, and which engines did not answer.
-func (h *hired) removeContainers(ctx context.Context) (left int, silent map[string]error) {
+// hiredLeft counts what others started, and that has survived.
+func (r *Receipt) hiredLeft() (left int) {
+	count := func(fate string) {
+		if fate == FateSurvived {
+			left++
+		}
+	}
+	for i := range r.Containers {
+		count(r.Containers[i].Fate)
+	}
+	for i := range r.Units {
+		count(r.Units[i].Fate)
+	}
+	for i := range r.Jobs {
+		count(r.Jobs[i].Fate)
+	}
+	return left
+}
+
+// joinJobs is what was removed before, then what is found now.
+func joinJobs(before, now []JobInfo) []JobInfo {
+	removed := slices.DeleteFunc(slices.Clone(before), func(b JobInfo) bool {
+		return b.Fate != FateRemoved || slices.ContainsFunc(now, func(n JobInfo) bool { return n.Kind == b.Kind && n.ID == b.ID && n.Line == b.Line })
+	})
+	return append(removed, now...)
+}
+
+// removeContainers removes what there is, and notes which engines did not answer.
+func (h *hired) removeContainers(ctx context.Context) {
 	c := h.c
 	inFlight := time.Since(time.Unix(0, c.m.shimDir(&c.rec).Used())) < recent
-	silent = h.silent // nobody adds any more
+	h.silent = maps.Clone(h.hanging) // nobody adds any more
 	for pass := range listPasses {
-		found, failed := c.m.containers(ctx, &c.rec, silent, c.rec.Cookie)
-		maps.Copy(silent, failed)
+		found, failed := c.m.containers(ctx, &c.rec, h.silent, c.rec.Cookie)
+		h.mute(failed)
+		maps.Copy(h.silent, failed)
 		h.add(found)
 		again := h.removeAll(ctx, found)
 		if !again && (!inFlight || pass > 0) {
@@ -467,31 +506,30 @@ func (h *hired) removeContainers(ctx context.Context) (left int, silent map[stri
 			}
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(silent)) {
-		c.note("could not ask: " + silent[name].Error())
+	for _, name := range slices.Sorted(maps.Keys(h.silent)) {
+		h.note("could not ask: " + h.silent[name].Error())
 	}
-	h.unseen(silent)
-	for _, k := range h.containers {
-		if k.info.Fate == FateSurvived {
-			left++
-		}
-	}
-	return left, silent
 }
 
-// unseen adds the containers that the session has made, and of which nobody can say whether
+// note notes what the next finish may say otherwise.
+func (h *hired) note(s string) {
+	h.said = append(h.said, s)
+	h.c.note(s)
+}
+
+// unseen gives the containers that the session has made, and of which nobody can say whether
 // they live: their engine is silent.
-func (h *hired) unseen(silent map[string]error) {
+func (h *hired) unseen() (all []HiredContainer) {
 	for _, made := range h.c.m.shimDir(&h.c.rec).Made() {
-		err := silent[made.Engine.String()]
+		err := h.silent[made.Engine.String()]
 		if err == nil || slices.ContainsFunc(h.containers, func(o *held) bool { return o.ID == made.ID }) {
 			continue
 		}
-		k := &held{Container: engines.Container{ID: made.ID}, engine: made.Engine}
-		k.info = hiredContainer(k)
-		k.info.Fate, k.info.Why = FateSurvived, "it may live, its engine does not answer: "+err.Error()
-		h.containers = append(h.containers, k)
+		k := hiredContainer(&held{Container: engines.Container{ID: made.ID}, engine: made.Engine})
+		k.Fate, k.Why = FateSurvived, "it may live, its engine does not answer: "+err.Error()
+		all = append(all, k)
 	}
+	return all
 }
 
 // removeAll removes those that are the session's: what an engine has just named, and what
@@ -507,7 +545,7 @@ func (h *hired) removeAll(ctx context.Context, found []*held) bool {
 		wg.Go(func() {
 			err := k.engine.Marked(h.c.rec.Cookie).Remove(ctx, &k.Container)
 			if errors.Is(err, context.DeadlineExceeded) {
-				h.mute(map[string]error{k.engine.String(): err})
+				h.muteNow(k.engine.String(), err)
 			}
 			switch {
 			case err != nil:
@@ -524,6 +562,13 @@ func (h *hired) removeAll(ctx context.Context, found []*held) bool {
 	}
 	wg.Wait()
 	return any
+}
+
+// muteNow is mute for one that hung in a finish.
+func (h *hired) muteNow(name string, err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.hanging[name], h.silent[name] = err, err
 }
 
 // hung says whether the engine of a container has hung: it has survived then, as far as

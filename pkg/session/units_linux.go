@@ -172,8 +172,8 @@ func starts(name string) bool {
 // leftTime bounds ending what is left of units when the box is empty.
 const leftTime = 15 * time.Second
 
-// leftUnits looks again, ends what has come meanwhile, and gives how many are left.
-func (h *hired) leftUnits(ctx context.Context) int {
+// leftUnits looks again, and ends what has come meanwhile.
+func (h *hired) leftUnits(ctx context.Context) {
 	seen := map[string]int{}
 	for i := range h.units {
 		seen[h.units[i].Name] = i
@@ -197,18 +197,17 @@ func (h *hired) leftUnits(ctx context.Context) int {
 		return u.Fate == FateSuspect && !there
 	})
 	for i := range h.units {
-		if u := &h.units[i]; u.Fate == fateAlive && !still[u.Name] {
+		if u := &h.units[i]; (u.Fate == fateAlive || u.Fate == FateSurvived) && !still[u.Name] {
 			u.Fate, u.Why = FateKilled, "" // with the box, or by itself
 		}
 	}
 	if !slices.ContainsFunc(more, func(u UnitInfo) bool { return u.Fate != FateSuspect }) {
-		return 0
+		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, leftTime)
 	defer cancel()
 	h.endUnits(ctx)
 	now = h.c.m.unitsOf(&h.c.rec)
-	left := 0
 	for i := range h.units {
 		u := &h.units[i]
 		there := slices.ContainsFunc(now, func(n UnitInfo) bool { return n.Name == u.Name && n.Fate != FateSuspect })
@@ -224,8 +223,6 @@ func (h *hired) leftUnits(ctx context.Context) int {
 			if u.Why == "" {
 				u.Why = "the manager does not answer"
 			}
-			left++
 		}
 	}
-	return left
 }

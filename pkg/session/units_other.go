@@ -13,4 +13,4 @@ func (m *Manager) unitsOf(*store.Session) []UnitInfo { return nil }
 
 func (h *hired) endUnits(context.Context) {}
 
-func (h *hired) leftUnits(context.Context) int { return 0 }
+func (h *hired) leftUnits(context.Context) {}
