@@ -161,7 +161,9 @@ func TestFinishAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	e.put(&c.rec, "second") // by a stray
-	e.answers(func(w http.ResponseWriter, r *http.Request) bool { return r.Method == http.MethodDelete && refuses(w, r) })
+	e.answers(func(w http.ResponseWriter, r *http.Request) bool {
+		return r.Method == http.MethodDelete && refuses(w, r)
+	})
 	if err := h.finish(t.Context()); !errors.Is(err, ErrSurvivors) {
 		t.Errorf("with one that stays: %v", err)
 	}

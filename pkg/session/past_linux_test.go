@@ -43,12 +43,12 @@ func TestWatching(t *testing.T) {
 	if _, err := io.ReadFull(out, make([]byte, 1)); err != nil {
 		t.Fatal(err)
 	}
-	found := conmons(&store.Session{Cookie: "c00c1e"})
+	found := conmonsOf(allConmons(), "c00c1e")
 	if len(found) != 1 || found[0].pid != conmon.Process.Pid {
 		t.Fatalf("found %+v", found)
 	}
 	c := closing{rec: store.Session{Cookie: "c00c1e"}}
-	for fate, want := range map[string][]int{FateSurvived: {conmon.Process.Pid}, FateKilled: nil} {
+	for fate, want := range map[string][]int{FateSurvived: {conmon.Process.Pid}, FateSuspect: {conmon.Process.Pid}, FateKilled: nil} {
 		c.r.Containers = []HiredContainer{{ID: "another", Fate: FateSurvived}, {ID: found[0].id, Fate: fate}}
 		if got := c.watching(); !slices.Equal(got, want) {
 			t.Errorf("of a container that is %s: %v, want %v", fate, got, want)
