@@ -30,11 +30,12 @@ const (
 	FateSuspect = "suspect" // left alone: it cannot be proven to be the session's
 )
 
-// HiredContainer is a container, or a pod, that a session had an engine start.
+// HiredContainer is a container, or a pod, that a session had an engine start. Without an ID it
+// is an engine that did not say what it has of the session's.
 type HiredContainer struct {
 	Engine string `json:"engine"` // docker, podman, nerdctl
 	At     string `json:"at"`     // the engine, for people
-	ID     string `json:"id"`
+	ID     string `json:"id"`     // "": not known
 	Name   string `json:"name,omitempty"`
 	Image  string `json:"image,omitempty"`
 	Pod    bool   `json:"pod,omitempty"`
