@@ -274,22 +274,13 @@ func (h *hired) mute(failed map[string]error) {
 	}
 }
 
-// add takes over what a look has found, once. Who could not be proven to be the session's
-// before, and is now, takes the place of what was known of it. Who nobody could speak for stays
-// unsure until the engine is heard.
+// add takes over what a look has found, once. Who nobody could speak for stays unsure until the
+// engine is heard.
 func (h *hired) add(s *seen) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.watched = joinConmons(h.watched, s.conmons)
-	for _, f := range s.all {
-		i := slices.IndexFunc(h.containers, f.same)
-		switch {
-		case i < 0:
-			h.containers = append(h.containers, f)
-		case f.known && !h.containers[i].known:
-			h.containers[i] = f
-		}
-	}
+	h.containers = addHeld(h.containers, s.all)
 	unsure := slices.Clone(s.unsure)
 	for _, u := range h.unsure {
 		if s.failed[u.engine.Key()] != nil || h.hanging[u.engine.Key()] != nil {

@@ -252,6 +252,10 @@ func TestFinishUntold(t *testing.T) {
 	if err := h.finish(t.Context()); !errors.Is(err, ErrSurvivors) || fates(c.r.Containers)["untold"] != FateSurvived || len(e.there()) != 1 {
 		t.Errorf("%v, %+v", err, c.r.Containers)
 	}
+	e.answers(refuses)
+	if err := h.finish(t.Context()); !errors.Is(err, ErrSurvivors) || fates(c.r.Containers)["untold"] != FateSurvived {
+		t.Errorf("when it is silent: %v, %+v", err, c.r.Containers)
+	}
 	e.answers(nil)
 	if err := h.finish(t.Context()); err != nil || fates(c.r.Containers)["untold"] != FateKilled || len(e.there()) > 0 {
 		t.Errorf("when it is told: %v, %+v", err, c.r.Containers)
