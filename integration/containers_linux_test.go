@@ -106,7 +106,8 @@ func TestContainers(t *testing.T) {
 	for _, tool := range []string{"docker", "podman"} {
 		e.must(tool, "run", "-d", "--name", "canary", "--network", "none", "bb", "sleep", "3600")
 	}
-	r.tmuxServer() // outside, with a window that must live
+	e.must("podman", "run", "-d", "--name", "canary2", "--network", "none", "bb", "sleep", "3600") // the session restarts it
+	r.tmuxServer()                                                                                 // outside, with a window that must live
 	e.must(append(append([]string{"systemd-run"}, userFlag()...), "--unit=sbx-canary", "sleep", "3600")...)
 	t.Cleanup(func() { e.run(append(append([]string{"systemctl"}, userFlag()...), "stop", "sbx-canary.service")...) })
 	const foreign = "1 1 1 1 * true"
@@ -122,6 +123,8 @@ func TestContainers(t *testing.T) {
 		`docker run -d --name deaf --restart=always --network none bb sh -c 'trap "" TERM; while :; do sleep 1; done'`,
 		`docker create --name made --network none bb true`,
 		`podman run -d --name pplain --network none bb sleep 600`,
+		`podman exec -d canary sleep 600`,
+		`podman restart --time 0 canary2`,
 		`/usr/bin/podman run -d --name ppast --network none bb sleep 600`,
 		`/usr/bin/docker run -d --name past --network none bb sleep 600`,
 		`printf 'services:\n  web:\n    image: bb\n    command: sleep 600\n    network_mode: none\n' >compose.yaml`,
@@ -159,9 +162,9 @@ func TestContainers(t *testing.T) {
 	if whole {
 		want["made"] = session.FateRemoved
 	}
-	podmans := []string{"canary"}
+	podmans := []string{"canary", "canary2"}
 	if !proven {
-		want["ppast"], podmans = session.FateSuspect, []string{"canary", "ppast"}
+		want["ppast"], podmans = session.FateSuspect, []string{"canary", "canary2", "ppast"}
 	}
 	if composed {
 		dir := strings.ToLower(filepath.Base(r.home))
@@ -190,6 +193,9 @@ func TestContainers(t *testing.T) {
 		if got := e.must(tool, "exec", "canary", "echo", "alive"); got != "alive" {
 			t.Errorf("the canary of %s says %q", tool, got)
 		}
+	}
+	if got := e.must("podman", "exec", "canary2", "echo", "alive"); got != "alive" {
+		t.Errorf("the canary that the session has restarted says %q", got)
 	}
 	units := map[string]string{}
 	for _, u := range receipt.Units {

@@ -163,6 +163,7 @@ func TestHiredContainers(t *testing.T) {
 	plain := e.called(id, "run", "-d", "bb", "sleep", "600")
 	global := e.called(id, "--log-level", "error", "container", "create", "--name", "run", "bb")
 	other := e.called(id, "ps", "-a")
+	kept := r.exec(id, "env", session.EnvKeep+"=1", "docker", "run", "-d", "bb").must(t, 0, "docker for who is kept").text()
 	// The labels of a container, as a commit and a run of what it made would copy them.
 	var copied []string
 	for k, v := range labelsIn(e.args(plain)) {
@@ -176,6 +177,9 @@ func TestHiredContainers(t *testing.T) {
 	}
 	if args := e.args(other); !slices.Equal(args, []string{"ps", "-a"}) {
 		t.Errorf("docker ps was called with %q", args)
+	}
+	if args := e.args(kept); !slices.Equal(args, []string{"run", "-d", "bb"}) {
+		t.Errorf("who is kept calls docker with %q", args)
 	}
 	if i := r.inspect(id); len(i.Containers) != 4 || !i.Shims {
 		t.Errorf("inspect shows %+v", i.Containers)
@@ -193,7 +197,7 @@ func TestHiredContainers(t *testing.T) {
 			t.Errorf("%s is there: %t, why: %q", c, e.there(c), got.Why)
 		}
 	}
-	if _, ok := fateOf(receipt, "foreign"); ok || !e.there("foreign") || !e.there(other) {
+	if _, ok := fateOf(receipt, "foreign"); ok || !e.there("foreign") || !e.there(other) || !e.there(kept) {
 		t.Error("a container without our label was touched, or is told as the session's")
 	}
 	if _, err := os.Stat(filepath.Join(r.stateDir(), "sessions", id)); err == nil {
@@ -281,6 +285,63 @@ func TestHiredEngineGone(t *testing.T) {
 				t.Error("the container is left")
 			}
 		})
+	}
+}
+
+// TestHiredUntold: what a session has made at an engine that is silent, and that no file of its
+// own tells of, may live: the record stays until the engine says so. Of one that refused what
+// it was asked for, nothing is left.
+func TestHiredUntold(t *testing.T) {
+	r := newRig(t)
+	e := r.engine()
+	id := r.open("untold", "--shims")
+	c := e.called(id, "run", "--cidfile", filepath.Join(r.home, "own"), "bb")
+	e.die()
+	receipt, o := r.close(id, "--now")
+	o.must(t, 4, "close without the engine")
+	if len(receipt.Containers) != 1 || receipt.Containers[0].Fate != session.FateSurvived || receipt.Containers[0].At == "" {
+		t.Errorf("the receipt says %+v", receipt.Containers)
+	}
+	if text := r.run("close", id, "--now").text() + string(r.run("inspect", id).stderr); !strings.Contains(text, e.socket) {
+		t.Errorf("the engine is not named: %s", text)
+	}
+	e.listen()
+	r.closed(id, "--now")
+	if e.there(c) {
+		t.Error("the container is left")
+	}
+	e.die()
+	id = r.open("refused", "--shims")
+	if err := os.WriteFile(filepath.Join(r.home, "ebin", "docker"), []byte("#!/bin/sh\necho 'Cannot connect to the Docker daemon' >&2\nexit 1\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	r.exec(id, "docker", "run", "bb").must(t, 1, "docker without a daemon")
+	r.closed(id, "--now")
+}
+
+// TestHiredListed: a list of many sessions asks an engine that does not answer once.
+func TestHiredListed(t *testing.T) {
+	r := newRig(t)
+	e := r.engine()
+	var ids []string
+	for i := range 4 {
+		ids = append(ids, r.open(fmt.Sprint("listed-", i), "--shims"))
+		e.called(ids[i], "run", "bb")
+	}
+	e.mu.Lock()
+	e.asked = nil
+	e.answer = func(w http.ResponseWriter, _ *http.Request) bool { w.WriteHeader(500); return true }
+	e.mu.Unlock()
+	r.run("ls", "--json").must(t, 0, "ls")
+	e.mu.Lock()
+	asked := slices.DeleteFunc(slices.Clone(e.asked), func(q string) bool { return q != "GET /containers/json" })
+	e.answer = nil
+	e.mu.Unlock()
+	if len(asked) != 1 {
+		t.Errorf("a list of %d sessions asked the engine %d times", len(ids), len(asked))
+	}
+	for _, id := range ids {
+		r.closed(id, "--now")
 	}
 }
 

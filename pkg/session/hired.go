@@ -30,11 +30,12 @@ const (
 	FateSuspect = "suspect" // left alone: it cannot be proven to be the session's
 )
 
-// HiredContainer is a container, or a pod, that a session had an engine start.
+// HiredContainer is a container, or a pod, that a session had an engine start. Without an ID it
+// is an engine that did not say what it has of the session's.
 type HiredContainer struct {
 	Engine string `json:"engine"` // docker, podman, nerdctl
 	At     string `json:"at"`     // the engine, for people
-	ID     string `json:"id"`
+	ID     string `json:"id"`     // "": not known
 	Name   string `json:"name,omitempty"`
 	Image  string `json:"image,omitempty"`
 	Pod    bool   `json:"pod,omitempty"`
@@ -53,6 +54,8 @@ type UnitInfo struct {
 	Inside  bool   `json:"inside"` // it is in the session's slice
 	Fate    string `json:"fate"`   // alive, ended, killed, survived, suspect
 	Why     string `json:"why,omitempty"`
+
+	returns bool // it may be started again though nothing of it runs
 }
 
 // JobInfo is something that a session had at or cron start later.
@@ -155,101 +158,35 @@ type held struct {
 	removed bool
 }
 
-// containersAt asks an engine for the containers of a session, and proves each.
-func (m *Manager) containersAt(ctx context.Context, rec *store.Session, e engines.Engine) ([]*held, error) {
-	found, err := e.List(ctx, rec.ID)
-	if err != nil {
-		return nil, err
-	}
-	all := make([]*held, 0, len(found))
-	for i := range found {
-		h := &held{Container: found[i], engine: e}
-		h.info = hiredContainer(h)
-		if why := m.unproven(ctx, rec, h); why != "" {
-			h.info.Fate, h.info.Why = FateSuspect, why
-		} else {
-			h.known = true
-		}
-		all = append(all, h)
-	}
-	return all, nil
-}
+func (h *held) same(o *held) bool { return h.ID == o.ID }
 
 // unproven says why a container with the session's label is not the session's, "" if it
-// is. A label can be written by anybody, the token only by the session; and one token is
+// is. An error says that its engine does not tell. A label can be written by anybody, the token only by the session; and one token is
 // for one container, or for those that its image did not give it to.
-func (m *Manager) unproven(ctx context.Context, rec *store.Session, h *held) string {
+func (m *Manager) unproven(ctx context.Context, rec *store.Session, h *held) (string, error) {
 	token := h.Labels[engines.LabelToken]
 	if !(engines.Proof{Cookie: rec.Cookie}).Made(token) {
-		return "it has the session's label and not its token"
+		return "it has the session's label and not its token", nil
 	}
 	if id := m.shimDir(rec).ContainerID(engines.Nonce(token)); id != "" {
 		if id != h.ID {
-			return "its labels are those of another container"
+			return "its labels are those of another container", nil
 		}
-		return ""
+		return "", nil
 	}
 	if h.Pod {
-		return ""
+		return "", nil
 	}
 	inherited, err := h.engine.Inherited(ctx, &h.Container)
-	switch {
-	case err != nil:
-		return "it cannot be told whether its labels came with its image: " + err.Error()
-	case inherited:
-		return "its labels came with its image"
+	if err != nil || !inherited {
+		return "", err
 	}
-	return ""
-}
-
-// containers asks all engines that a session has called but those that skip names. cookie
-// marks the commands that ask: what they leave behind ends with the session then. It is for
-// who asks when the box is empty alone: while that is being emptied, who carries the mark is
-// a member of a lineage box, and would be killed over the question.
-func (m *Manager) containers(ctx context.Context, rec *store.Session, skip map[string]error, cookie string) (all []*held, failed map[string]error) {
-	list := without(m.enginesOf(rec), skip)
-	for i := range list {
-		list[i] = list[i].Marked(cookie)
-	}
-	found, errs := make([][]*held, len(list)), make([]error, len(list))
-	var wg sync.WaitGroup
-	for i := range list {
-		wg.Go(func() { found[i], errs[i] = m.containersAt(ctx, rec, list[i]) })
-	}
-	wg.Wait()
-	failed = map[string]error{}
-	for i := range list {
-		if errs[i] != nil {
-			failed[list[i].String()] = errs[i]
-			continue
-		}
-		for _, h := range found[i] { // two ways may lead to one engine
-			if !slices.ContainsFunc(all, func(o *held) bool { return o.ID == h.ID }) {
-				all = append(all, h)
-			}
-		}
-	}
-	for _, c := range conmons(rec) { // of those that were made past the shims
-		if skip[c.engine.String()] != nil || slices.ContainsFunc(all, func(o *held) bool { return o.ID == c.id }) {
-			continue
-		}
-		c.engine = c.engine.Marked(cookie)
-		found, err := c.engine.Get(ctx, c.id)
-		switch {
-		case err == nil && found.ID == c.id:
-			h := &held{Container: found, engine: c.engine, known: true}
-			h.info = hiredContainer(h)
-			all = append(all, h)
-		case err != nil && !errors.Is(err, engines.ErrGone):
-			failed[c.engine.String()] = err
-		}
-	}
-	return all, failed
+	return "its labels came with its image", nil
 }
 
 // without leaves out the engines that did not answer: each would cost its time again.
 func without(list []engines.Engine, skip map[string]error) []engines.Engine {
-	return slices.DeleteFunc(list, func(e engines.Engine) bool { return skip[e.String()] != nil })
+	return slices.DeleteFunc(list, func(e engines.Engine) bool { return skip[e.Key()] != nil })
 }
 
 func hiredContainer(h *held) HiredContainer {
@@ -257,117 +194,53 @@ func hiredContainer(h *held) HiredContainer {
 		By: h.Labels[engines.LabelBy], Fate: fateAlive}
 }
 
-// usualTime bounds asking the docker that a session has not called.
-const usualTime = 300 * time.Millisecond
-
-// past gives the containers that were made since the session was opened and that no
-// session has put its label on: suspects, as engines do not say who asked. Asked are those
-// that the session has called, and docker if it runs already.
-func (m *Manager) past(ctx context.Context, rec *store.Session, skip map[string]error, cookie string) []HiredContainer {
-	if !rec.Shims {
-		return nil // it did not want to know
-	}
-	list := without(m.enginesOf(rec), skip)
-	called := len(list)
-	usual := engines.Engine{Tool: "docker"}
-	if skip[usual.String()] == nil && engines.DockerRuns() && !slices.ContainsFunc(list, func(e engines.Engine) bool { return e.Socket() == usual.Socket() }) {
-		list = append(list, usual)
-	}
-	found := make([][]engines.Container, len(list))
-	var wg sync.WaitGroup
-	for i, e := range list {
-		wg.Go(func() {
-			ctx := ctx
-			if i >= called {
-				brief, cancel := context.WithTimeout(ctx, usualTime)
-				defer cancel()
-				ctx = brief
-			}
-			var err error
-			if found[i], err = e.Marked(cookie).Since(ctx, rec.Created); err != nil {
-				m.log.Debug("look for what went past the shims", "engine", e, "err", err)
-			}
-		})
-	}
-	wg.Wait()
-	seen := map[string]bool{}
-	var all []HiredContainer
-	for i, e := range list {
-		for _, f := range found[i] {
-			if seen[f.ID] {
-				continue // two ways may lead to one engine
-			}
-			seen[f.ID] = true
-			c := hiredContainer(&held{Container: f, engine: e})
-			c.Fate, c.Why = FateSuspect, "it was made since the session was opened, and not through its shims; its engine does not say by whom"
-			all = append(all, c)
-		}
-	}
-	return all
-}
-
-// notAmong leaves out those that are known already.
-func notAmong(all, known []HiredContainer) []HiredContainer {
-	return slices.DeleteFunc(all, func(c HiredContainer) bool {
-		return slices.ContainsFunc(known, func(k HiredContainer) bool { return k.ID == c.ID })
-	})
-}
-
-// watching are the processes of podman beside containers that have survived. They are what
-// proves to the next close whose those are.
-func (c *closing) watching() []int {
-	survived := map[string]bool{}
-	for _, k := range c.r.Containers {
-		survived[k.ID] = k.Fate == FateSurvived
-	}
-	if !slices.Contains(slices.Collect(maps.Values(survived)), true) {
-		return nil
-	}
-	var pids []int
-	for _, w := range conmons(&c.rec) {
-		if survived[w.id] {
-			pids = append(pids, w.pid)
-		}
-	}
-	return pids
-}
-
 // hired is what a close does about what others started for the session.
 type hired struct {
-	c  *closing
-	wg sync.WaitGroup
+	c     *closing
+	wg    sync.WaitGroup
+	begun time.Time
 
 	mu         sync.Mutex
 	containers []*held
+	unsure     []*held
 	units      []UnitInfo
 	jobs       []JobInfo
-	hanging    map[string]error // engines that hung: each would cost its time again
+	watched    []conmon         // all that were seen: each may be ended as a stray
+	elsewhere  []HiredContainer // made where nobody was called
+	deaf       bool             // who has those did not answer
+	hanging    map[string]error // engines that hung, by key: each would cost its time again
 	silent     map[string]error // those, and who did not answer in the finish under way
 	said       []string         // notes of the last finish
+	dialled    bool             // the manager was tried that did not answer a moment ago
 }
 
 // beginTime is how long beyond the grace engines may take while the box is being emptied.
 const beginTime = 25 * time.Second
 
+// moment is how long a session has to be open, or a close to take, for it to be worth asking
+// an engine that nobody has called: nobody makes a container in less.
+const moment = 100 * time.Millisecond
+
 // beginHired asks all to end while the processes in the box are asked: nothing waits for it.
 // It ends with ctx.
 func (c *closing) beginHired(ctx context.Context) *hired {
-	h := &hired{c: c, hanging: map[string]error{}}
+	h := &hired{c: c, begun: time.Now(), hanging: map[string]error{}}
 	h.units = c.m.unitsOf(&c.rec)
 	grace := c.grace()
 	h.wg.Go(func() {
 		ctx, cancel := context.WithTimeout(ctx, grace+min(beginTime, math.MaxInt64-grace))
 		defer cancel()
-		found, failed := c.m.containers(ctx, &c.rec, nil, "")
-		h.add(found)
+		l := look{m: c.m, rec: &c.rec}
+		s := l.containers(ctx)
+		h.add(&s)
 		if ctx.Err() == nil { // else they may just be slow
-			h.mute(failed)
+			h.mute(s.failed)
 		}
 		if grace == 0 {
 			return
 		}
 		var wg sync.WaitGroup
-		for _, k := range found {
+		for _, k := range s.all {
 			if k.known && k.Running {
 				wg.Go(func() { h.stop(ctx, k, grace) })
 			}
@@ -375,34 +248,46 @@ func (c *closing) beginHired(ctx context.Context) *hired {
 		wg.Wait()
 	})
 	h.wg.Go(func() { h.endUnits(ctx) })
+	if time.Since(c.rec.Created) > moment {
+		h.wg.Go(func() { h.lookElsewhere(ctx, "") })
+	}
 	return h
+}
+
+// lookElsewhere looks for what somebody made past the shims, where the session has called
+// nobody.
+func (h *hired) lookElsewhere(ctx context.Context, cookie string) {
+	rec := &h.c.rec
+	found, err := h.c.m.past(ctx, rec, notAmongEngines(usualEngines(), h.c.m.enginesOf(rec)), cookie, usualTime)
+	h.elsewhere = append(h.elsewhere, notAmong(found, h.elsewhere)...)
+	h.deaf = err != nil
 }
 
 // mute remembers who hung. One that refuses, or is not there, costs nothing to be asked again.
 func (h *hired) mute(failed map[string]error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for name, err := range failed {
+	for key, err := range failed {
 		if errors.Is(err, context.DeadlineExceeded) {
-			h.hanging[name] = err
+			h.hanging[key] = err
 		}
 	}
 }
 
-// add takes over what was found, once. Who could not be proven to be the session's before,
-// and is now, takes the place of what was known of it.
-func (h *hired) add(found []*held) {
+// add takes over what a look has found, once. Who nobody could speak for stays unsure until the
+// engine is heard.
+func (h *hired) add(s *seen) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for _, f := range found {
-		i := slices.IndexFunc(h.containers, func(o *held) bool { return o.ID == f.ID })
-		switch {
-		case i < 0:
-			h.containers = append(h.containers, f)
-		case f.known && !h.containers[i].known:
-			h.containers[i] = f
+	h.watched = joinConmons(h.watched, s.conmons)
+	h.containers = addHeld(h.containers, s.all)
+	unsure := slices.Clone(s.unsure)
+	for _, u := range h.unsure {
+		if s.failed[u.engine.Key()] != nil || h.hanging[u.engine.Key()] != nil {
+			unsure = addHeld(unsure, []*held{u})
 		}
 	}
+	h.unsure = slices.DeleteFunc(unsure, func(u *held) bool { return slices.ContainsFunc(h.containers, u.same) })
 }
 
 func (h *hired) stop(ctx context.Context, k *held, grace time.Duration) {
@@ -411,7 +296,7 @@ func (h *hired) stop(ctx context.Context, k *held, grace time.Duration) {
 	defer h.mu.Unlock()
 	switch {
 	case errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil:
-		h.hanging[k.engine.String()] = err
+		h.hanging[k.engine.Key()] = err
 	case err != nil && !errors.Is(err, engines.ErrGone): // it is killed below
 	case killed:
 		k.info.Fate = FateKilled
@@ -427,35 +312,111 @@ const (
 	// still, on the engine's side, and settle how long that is waited for.
 	recent = 10 * time.Second
 	settle = 300 * time.Millisecond
+	// hurryTime is how long a close that is told to hurry still asks others.
+	hurryTime = time.Second
+	// removers bounds how many containers are removed at once: one engine does not do it
+	// faster for more, and each is waited for.
+	removers = 8
 )
 
+// hurried is a context that outlives ctx by hurryTime: what answers at once is still asked.
+func hurried(ctx context.Context) (context.Context, context.CancelFunc) {
+	longer, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() {
+		select {
+		case <-longer.Done():
+		case <-time.After(hurryTime):
+			cancel()
+		}
+	})
+	return longer, func() { stop(); cancel() }
+}
+
 // finish ends what is left when the box is empty. It says in the receipt what became of
-// everything, and gives an error if something is known to be left, or may be.
+// everything, and gives an error if something is known to be left, or may be. When ctx ends it
+// is cut short: who was not heard may have something.
 //
 // It may be called again, when somebody was ended who may have asked for more meanwhile: all
 // are asked again but those who hung, and what it says takes the place of what it said before.
 func (h *hired) finish(ctx context.Context) error {
 	c := h.c
+	ctx, cancel := hurried(ctx)
+	defer cancel()
 	h.wg.Wait() // it is bounded by the grace
 	c.r.Notes = slices.DeleteFunc(c.r.Notes, func(n string) bool { return slices.Contains(h.said, n) })
 	h.said = nil
+	var wg sync.WaitGroup
+	wg.Go(func() { h.leftUnits(ctx) })
+	wg.Go(func() { h.jobs = joinJobs(h.jobs, c.m.endJobs(ctx, &c.rec, false)) })
 	h.removeContainers(ctx)
-	c.r.Containers = nil
-	for _, k := range h.containers {
-		c.r.Containers = append(c.r.Containers, k.info)
+	c.r.Containers = h.fates()
+	past, _ := c.m.past(ctx, &c.rec, without(c.m.enginesOf(&c.rec), h.silent), c.rec.Cookie, 0)
+	if !h.deaf && time.Since(h.begun) > moment {
+		h.lookElsewhere(ctx, c.rec.Cookie)
 	}
-	c.r.Containers = append(c.r.Containers, h.unseen()...)
-	c.r.Containers = append(c.r.Containers, notAmong(c.m.past(ctx, &c.rec, h.silent, c.rec.Cookie), c.r.Containers)...)
-	h.leftUnits(ctx)
-	c.r.Units = slices.Clone(h.units)
-	h.jobs = joinJobs(h.jobs, c.m.endJobs(ctx, &c.rec, false))
-	c.r.Jobs = slices.Clone(h.jobs)
+	for _, more := range [][]HiredContainer{past, h.elsewhere} {
+		c.r.Containers = append(c.r.Containers, notAmong(slices.Clone(more), c.r.Containers)...)
+	}
+	wg.Wait()
+	c.r.Units, c.r.Jobs = slices.Clone(h.units), slices.Clone(h.jobs)
 	left := c.r.hiredLeft()
 	if left == 0 {
 		return nil
 	}
 	return &Error{Kind: ErrSurvivors, Session: c.name(), Text: fmt.Sprintf("%d of what others started for it could not be ended (containers, units, jobs)", left),
 		Hint: "the receipt names them; close again when the engine or manager answers", Retry: true}
+}
+
+// fates say what became of containers, and of those that nobody could speak for: they may live.
+func (h *hired) fates() (all []HiredContainer) {
+	left := map[string]bool{} // engines of which something is told already
+	tell := func(e engines.Engine, info HiredContainer) {
+		all = append(all, info)
+		if info.Fate == FateSurvived {
+			left[e.Key()] = true
+		}
+	}
+	for _, k := range h.containers {
+		tell(k.engine, k.info)
+	}
+	for _, k := range h.unsure {
+		info := k.info
+		info.Fate = FateSurvived
+		tell(k.engine, info)
+	}
+	dir := h.c.m.shimDir(&h.c.rec)
+	for _, made := range dir.Made() {
+		err := h.silent[made.Engine.Key()]
+		if err == nil || slices.ContainsFunc(all, func(c HiredContainer) bool { return c.ID == made.ID }) {
+			continue
+		}
+		info := hiredContainer(&held{Container: engines.Container{ID: made.ID}, engine: made.Engine})
+		info.Fate, info.Why = FateSurvived, "it may live, its engine does not answer: "+err.Error()
+		tell(made.Engine, info)
+	}
+	for _, e := range h.c.m.enginesOf(&h.c.rec) {
+		err := h.silent[e.Key()]
+		if err == nil || left[e.Key()] || !mayHave(dir, &e, err) {
+			continue
+		}
+		info := hiredContainer(&held{engine: e})
+		info.Fate, info.Why = FateSurvived, "what the session made there may live, it does not answer: "+err.Error()
+		all = append(all, info)
+	}
+	return all
+}
+
+// mayHave says whether an engine that was not heard may have something that no file tells of:
+// if it hangs, what it was asked for before it did; if it refuses or is not there, what
+// was made without a file, as by compose.
+func mayHave(dir shim.Dir, e *engines.Engine, err error) bool {
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+		return true
+	}
+	if _, err := dir.Config(); err != nil { // the files are lost, and the engine is a guess
+		return e.Tool == "docker" && engines.DockerRuns()
+	}
+	return dir.Blind(e)
 }
 
 // hiredLeft counts what others started, and that has survived.
@@ -491,11 +452,12 @@ func (h *hired) removeContainers(ctx context.Context) {
 	inFlight := time.Since(time.Unix(0, c.m.shimDir(&c.rec).Used())) < recent
 	h.silent = maps.Clone(h.hanging) // nobody adds any more
 	for pass := range listPasses {
-		found, failed := c.m.containers(ctx, &c.rec, h.silent, c.rec.Cookie)
-		h.mute(failed)
-		maps.Copy(h.silent, failed)
-		h.add(found)
-		again := h.removeAll(ctx, found)
+		l := look{m: c.m, rec: &c.rec, skip: h.silent, cookie: c.rec.Cookie, conmons: h.watched}
+		s := l.containers(ctx)
+		h.mute(s.failed)
+		maps.Copy(h.silent, s.failed)
+		h.add(&s)
+		again := h.removeAll(ctx, s.all)
 		if !again && (!inFlight || pass > 0) {
 			break
 		}
@@ -506,77 +468,76 @@ func (h *hired) removeContainers(ctx context.Context) {
 			}
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(h.silent)) {
-		h.note("could not ask: " + h.silent[name].Error())
+	for _, text := range couldNotAsk(h.silent) {
+		h.said = append(h.said, text) // the next finish may say otherwise
+		c.note(text)
 	}
 }
 
-// note notes what the next finish may say otherwise.
-func (h *hired) note(s string) {
-	h.said = append(h.said, s)
-	h.c.note(s)
-}
-
-// unseen gives the containers that the session has made, and of which nobody can say whether
-// they live: their engine is silent.
-func (h *hired) unseen() (all []HiredContainer) {
-	for _, made := range h.c.m.shimDir(&h.c.rec).Made() {
-		err := h.silent[made.Engine.String()]
-		if err == nil || slices.ContainsFunc(h.containers, func(o *held) bool { return o.ID == made.ID }) {
-			continue
-		}
-		k := hiredContainer(&held{Container: engines.Container{ID: made.ID}, engine: made.Engine})
-		k.Fate, k.Why = FateSurvived, "it may live, its engine does not answer: "+err.Error()
-		all = append(all, k)
+// couldNotAsk names the engines that did not answer.
+func couldNotAsk(failed map[string]error) []string {
+	var all []string
+	for _, err := range failed {
+		all = append(all, "could not ask: "+err.Error())
 	}
-	return all
+	slices.Sort(all)
+	return slices.Compact(all)
 }
 
 // removeAll removes those that are the session's: what an engine has just named, and what
 // it named before and is not known to be gone. It says whether there were any.
 func (h *hired) removeAll(ctx context.Context, found []*held) bool {
 	var wg sync.WaitGroup
+	places := make(chan struct{}, removers)
 	any := false
 	for _, k := range h.containers { // nobody adds any more
-		if !k.known || h.hung(k) || k.removed && !slices.ContainsFunc(found, func(f *held) bool { return f.ID == k.ID }) {
+		if !k.known || h.hung(k) || k.removed && !slices.ContainsFunc(found, k.same) {
 			continue
 		}
 		any = true
 		wg.Go(func() {
-			err := k.engine.Marked(h.c.rec.Cookie).Remove(ctx, &k.Container)
-			if errors.Is(err, context.DeadlineExceeded) {
-				h.muteNow(k.engine.String(), err)
+			places <- struct{}{}
+			defer func() { <-places }()
+			if !h.hung(k) { // while it waited
+				h.remove(ctx, k)
 			}
-			switch {
-			case err != nil:
-				k.info.Fate, k.info.Why = FateSurvived, err.Error()
-				return
-			case k.info.Fate == FateEnded || k.info.Fate == FateKilled:
-			case k.Running: // now, or until the box was killed
-				k.info.Fate = FateKilled
-			default:
-				k.info.Fate = FateRemoved
-			}
-			k.removed, k.info.Why = true, ""
 		})
 	}
 	wg.Wait()
 	return any
 }
 
-// muteNow is mute for one that hung in a finish.
-func (h *hired) muteNow(name string, err error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.hanging[name], h.silent[name] = err, err
+func (h *hired) remove(ctx context.Context, k *held) {
+	err := k.engine.Marked(h.c.rec.Cookie).Remove(ctx, &k.Container)
+	if errors.Is(err, context.DeadlineExceeded) {
+		h.muteNow(k.engine.Key(), err)
+	}
+	switch {
+	case err != nil:
+		k.info.Fate, k.info.Why = FateSurvived, err.Error()
+		return
+	case k.info.Fate == FateEnded || k.info.Fate == FateKilled:
+	case k.Running: // now, or until the box was killed
+		k.info.Fate = FateKilled
+	default:
+		k.info.Fate = FateRemoved
+	}
+	k.removed, k.info.Why = true, ""
 }
 
-// hung says whether the engine of a container has hung: it has survived then, as far as
+// muteNow is mute for one that hung in a finish.
+func (h *hired) muteNow(key string, err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.hanging[key], h.silent[key] = err, err
+}
+
+// hung says whether the engine of a container did not answer: it has survived then, as far as
 // can be told.
 func (h *hired) hung(k *held) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	err := h.silent[k.engine.String()]
+	err := h.silent[k.engine.Key()]
 	if err != nil && !k.removed {
 		k.info.Fate, k.info.Why = FateSurvived, "its engine does not answer: "+err.Error()
 	}
@@ -590,8 +551,9 @@ const (
 	hiredTime = 30 * time.Second
 )
 
-// inspectHired puts what others run for a session into what is known of it.
-func (m *Manager) inspectHired(i *Info, rec *store.Session, brief bool) {
+// inspectHired puts what others run for a session into what is known of it. shared is not nil
+// if it is one of many.
+func (m *Manager) inspectHired(i *Info, rec *store.Session, brief bool, shared *asked) {
 	patience := hiredTime
 	if brief {
 		patience = briefTime
@@ -599,7 +561,7 @@ func (m *Manager) inspectHired(i *Info, rec *store.Session, brief bool) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	var problems []string
-	i.Containers, i.Units, i.Jobs, problems = m.lookHired(ctx, rec, !brief)
+	i.Containers, i.Units, i.Jobs, problems = m.lookAmong(ctx, rec, !brief, shared)
 	if brief { // of a list of many: what is the session's
 		i.Units = slices.DeleteFunc(i.Units, func(u UnitInfo) bool { return u.Fate == FateSuspect })
 	}
@@ -608,18 +570,27 @@ func (m *Manager) inspectHired(i *Info, rec *store.Session, brief bool) {
 
 // lookHired says what others run for a session, and changes nothing.
 func (m *Manager) lookHired(ctx context.Context, rec *store.Session, jobs bool) (cs []HiredContainer, us []UnitInfo, js []JobInfo, problems []string) {
-	found, failed := m.containers(ctx, rec, nil, "")
-	for _, k := range found {
+	return m.lookAmong(ctx, rec, jobs, nil)
+}
+
+// lookAmong is lookHired for one of many.
+func (m *Manager) lookAmong(ctx context.Context, rec *store.Session, jobs bool, shared *asked) (cs []HiredContainer, us []UnitInfo, js []JobInfo, problems []string) {
+	l := look{m: m, rec: rec, shared: shared}
+	s := l.containers(ctx)
+	for _, k := range slices.Concat(s.all, s.unsure) {
 		cs = append(cs, k.info)
 	}
-	for _, name := range slices.Sorted(maps.Keys(failed)) {
-		problems = append(problems, "could not ask: "+failed[name].Error())
-	}
+	problems = couldNotAsk(s.failed)
 	if jobs {
-		cs = append(cs, notAmong(m.past(ctx, rec, failed, ""), cs)...)
+		called := m.enginesOf(rec)
+		past, _ := m.past(ctx, rec, without(called, s.failed), "", 0)
+		elsewhere, _ := m.past(ctx, rec, notAmongEngines(usualEngines(), called), "", usualTime)
+		for _, more := range [][]HiredContainer{past, elsewhere} {
+			cs = append(cs, notAmong(more, cs)...)
+		}
 	}
 	if jobs || rec.Shims {
-		us = m.unitsOf(rec)
+		us = unitsAmong(shared.unitFiles(), rec)
 	}
 	if jobs {
 		js = m.endJobs(ctx, rec, true)

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -161,7 +162,9 @@ func TestFinishAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	e.put(&c.rec, "second") // by a stray
-	e.answers(func(w http.ResponseWriter, r *http.Request) bool { return r.Method == http.MethodDelete && refuses(w, r) })
+	e.answers(func(w http.ResponseWriter, r *http.Request) bool {
+		return r.Method == http.MethodDelete && refuses(w, r)
+	})
 	if err := h.finish(t.Context()); !errors.Is(err, ErrSurvivors) {
 		t.Errorf("with one that stays: %v", err)
 	}
@@ -188,5 +191,196 @@ func TestJoinJobs(t *testing.T) {
 	now := []JobInfo{{Kind: "at", ID: "2", Fate: FateRemoved}, {Kind: "cron", Line: "x", Fate: FateSurvived}}
 	if got := joinJobs(before, now); !slices.Equal(got, append([]JobInfo{before[0]}, now...)) {
 		t.Errorf("%+v", got)
+	}
+}
+
+// TestFinishUnheard: an engine that is not heard to the end may have what no file tells of: if
+// it hangs, always; if it refuses or is gone, what was made without a file.
+func TestFinishUnheard(t *testing.T) {
+	over := make(chan struct{})
+	t.Cleanup(func() { close(over) })
+	hangs := func(http.ResponseWriter, *http.Request) bool { <-over; return true }
+	for name, k := range map[string]struct {
+		answer      func(http.ResponseWriter, *http.Request) bool
+		blind, lost bool
+		left        int
+	}{
+		"refuses, no file":          {refuses, false, false, 0},
+		"refuses, compose":          {refuses, true, false, 1},
+		"hangs, no file":            {hangs, false, false, 1},
+		"answers, compose":          {nil, true, false, 0},
+		"refuses, records are lost": {refuses, true, true, 0}, // the usual ones are none of these
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			e := newFakeEngine(t)
+			called := e.engine()
+			c := hiredSession(t, called)
+			dir := string(c.m.shimDir(&c.rec))
+			if k.blind {
+				if err := os.WriteFile(filepath.Join(dir, "engines", called.Key()+".blind"), nil, 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if k.lost {
+				if err := os.RemoveAll(dir); err != nil {
+					t.Fatal(err)
+				}
+			}
+			e.answers(k.answer)
+			err := c.beginHired(t.Context()).finish(t.Context())
+			if (err != nil) != (k.left > 0) || c.r.hiredLeft() != k.left {
+				t.Errorf("%v, %+v", err, c.r.Containers)
+			}
+			if k.left > 0 && (!strings.Contains(c.r.Containers[0].Why, "does not answer") || c.r.Containers[0].At != called.String()) {
+				t.Errorf("%+v", c.r.Containers)
+			}
+		})
+	}
+}
+
+// TestFinishUntold: a container whose engine does not say whether its labels came with its
+// image may be the session's.
+func TestFinishUntold(t *testing.T) {
+	e := newFakeEngine(t)
+	c := hiredSession(t, e.engine())
+	e.put(&c.rec, "untold")
+	e.answers(func(w http.ResponseWriter, r *http.Request) bool {
+		return strings.HasPrefix(r.URL.Path, "/images") && refuses(w, r)
+	})
+	h := c.beginHired(t.Context())
+	if err := h.finish(t.Context()); !errors.Is(err, ErrSurvivors) || fates(c.r.Containers)["untold"] != FateSurvived || len(e.there()) != 1 {
+		t.Errorf("%v, %+v", err, c.r.Containers)
+	}
+	e.answers(refuses)
+	if err := h.finish(t.Context()); !errors.Is(err, ErrSurvivors) || fates(c.r.Containers)["untold"] != FateSurvived {
+		t.Errorf("when it is silent: %v, %+v", err, c.r.Containers)
+	}
+	e.answers(nil)
+	if err := h.finish(t.Context()); err != nil || fates(c.r.Containers)["untold"] != FateKilled || len(e.there()) > 0 {
+		t.Errorf("when it is told: %v, %+v", err, c.r.Containers)
+	}
+}
+
+// TestFinishHurried: a close that is told to hurry still ends what answers at once.
+func TestFinishHurried(t *testing.T) {
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	e := newFakeEngine(t)
+	c := hiredSession(t, e.engine())
+	e.put(&c.rec, "quick")
+	if err := c.beginHired(over).finish(over); err != nil || len(e.there()) > 0 {
+		t.Errorf("%v, %+v", err, c.r.Containers)
+	}
+	// One that takes its time is not waited for, and may have something.
+	bin := t.TempDir()
+	if err := os.WriteFile(filepath.Join(bin, "podman"), []byte("#!/bin/sh\nexec sleep 600\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", bin+":/usr/bin:/bin")
+	c = hiredSession(t, engines.Engine{Tool: "podman"})
+	if err := c.beginHired(over).finish(over); !errors.Is(err, ErrSurvivors) || len(c.r.Containers) != 1 || !strings.Contains(c.r.Containers[0].Why, context.Canceled.Error()) {
+		t.Errorf("%v, %+v", err, c.r.Containers)
+	}
+}
+
+// TestRemovers: an engine is not asked to remove everything at once.
+func TestRemovers(t *testing.T) {
+	e := newFakeEngine(t)
+	c := hiredSession(t, e.engine())
+	for i := range 3 * removers {
+		e.put(&c.rec, fmt.Sprint("c", i))
+	}
+	var mu sync.Mutex
+	now, most := 0, 0
+	full := make(chan struct{})
+	e.answers(func(_ http.ResponseWriter, r *http.Request) bool {
+		if r.Method != http.MethodDelete {
+			return false
+		}
+		mu.Lock()
+		if now++; now > most {
+			if most = now; most == removers {
+				close(full)
+			}
+		}
+		mu.Unlock()
+		<-full
+		time.Sleep(20 * time.Millisecond) // who else comes is counted
+		mu.Lock()
+		defer mu.Unlock()
+		now--
+		return false
+	})
+	if err := c.beginHired(t.Context()).finish(t.Context()); err != nil || most != removers || len(e.there()) > 0 {
+		t.Errorf("%v; at most %d were removed at once, %d are left", err, most, len(e.there()))
+	}
+}
+
+// TestTwoEngines: of two that are called alike, and differ by their environment, the one that
+// does not answer does not keep the other from being asked.
+func TestTwoEngines(t *testing.T) {
+	bin := t.TempDir()
+	rec := hiredSession(t).rec
+	script := `#!/bin/sh
+[ -z "$CONTAINER_HOST" ] || { echo "cannot connect" >&2; exit 125; }
+case "$1 $2" in
+"ps --all") [ ! -e ` + bin + `/c ] || echo c;;
+"container inspect") echo '[{"Id":"c","State":{"Status":"running"},"Config":{"Labels":{"sessionbox":"` + rec.ID + `","sessionbox.token":"` +
+		engines.Proof{Cookie: rec.Cookie}.NewToken() + `"}}}]';;
+"rm --force") rm ` + bin + `/c;;
+esac
+`
+	for name, text := range map[string]string{"podman": script, "c": ""} {
+		if err := os.WriteFile(filepath.Join(bin, name), []byte(text), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Setenv("PATH", bin+":/usr/bin:/bin")
+	c := hiredSession(t, engines.Engine{Tool: "podman", Env: map[string]string{"HOME": bin, "CONTAINER_HOST": "ssh://dead"}},
+		engines.Engine{Tool: "podman", Env: map[string]string{"HOME": bin}})
+	if err := c.beginHired(t.Context()).finish(t.Context()); err != nil || fates(c.r.Containers)["c"] != FateKilled || len(c.r.Notes) != 1 {
+		t.Errorf("%v, %+v, %q", err, c.r.Containers, c.r.Notes)
+	}
+	if _, err := os.Stat(filepath.Join(bin, "c")); err == nil {
+		t.Error("the container is left")
+	}
+}
+
+// TestListAsksOnce: a look at many sessions asks an engine once, whether it answers or not.
+func TestListAsksOnce(t *testing.T) {
+	e := newFakeEngine(t)
+	c := hiredSession(t, e.engine())
+	other := store.Session{ID: "bbbbbbbbbb", Cookie: "another", Shims: true, Created: time.Now()}
+	if _, err := shim.Make(string(c.m.shimDir(&other)), c.m.shimConfig(&other), "/proc/self/exe"); err != nil {
+		t.Fatal(err)
+	}
+	b, err := json.Marshal(engines.Engine{Tool: "docker", Options: e.engine().Options, Env: map[string]string{"HOME": "/elsewhere"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(string(c.m.shimDir(&other)), "engines", "a.json"), b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	e.put(&c.rec, "one")
+	e.put(&other, "two")
+	for want, answer := range map[string]func(http.ResponseWriter, *http.Request) bool{"one two": nil, "": refuses} {
+		e.answers(answer)
+		e.asked = nil
+		shared := newAsked()
+		var ids []string
+		for _, rec := range []*store.Session{&c.rec, &other} {
+			cs, _, _, problems := c.m.lookAmong(t.Context(), rec, false, shared)
+			if (len(problems) > 0) != (want == "") {
+				t.Errorf("problems %q", problems)
+			}
+			for _, k := range cs {
+				ids = append(ids, k.ID)
+			}
+		}
+		lists := slices.DeleteFunc(e.asked, func(a string) bool { return a != "GET /containers/json" })
+		if strings.Join(ids, " ") != want || len(lists) != 1 {
+			t.Errorf("found %q, want %q; it was asked %d times", ids, want, len(lists))
+		}
 	}
 }

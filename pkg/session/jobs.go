@@ -61,38 +61,65 @@ func tool(ctx context.Context, stdin, name string, args ...string) (string, erro
 
 // endAt removes the jobs whose environment, which at wrote down with them, has the
 // session's cookie: also those that were queued past its shims. queued says that there may be
-// some for certain.
+// some for certain: what cannot be listed or read then may be one.
 func endAt(ctx context.Context, cookie string, queued, dry bool) []JobInfo {
 	if cookie == "" {
 		return nil
 	}
+	unheard := FateSuspect
+	if queued {
+		unheard = FateSurvived
+	}
 	out, err := tool(ctx, "", "atq")
 	switch {
-	case err != nil && queued:
-		return []JobInfo{{Kind: "at", Fate: FateSuspect, Why: "its jobs cannot be listed: " + err.Error()}}
-	case err != nil:
+	case err != nil && !queued && (ctx.Err() == nil || errors.Is(err, exec.ErrNotFound)):
 		return nil
+	case err != nil: // there are some, or a close that hurries did not wait for the answer
+		return []JobInfo{{Kind: "at", Fate: FateSurvived, Why: "its jobs cannot be listed: " + err.Error()}}
 	}
-	var all []JobInfo
+	var ids []string
 	for line := range strings.Lines(out) {
 		f := strings.Fields(line) // number, date, queue, user
 		if len(f) < 2 || f[len(f)-2] == "=" {
 			continue // the queue of those that are running: it is a stray
 		}
-		script, err := tool(ctx, "", "at", "-c", f[0])
-		if err != nil || !strings.Contains(script, EnvCookie+"="+cookie+";") {
+		ids = append(ids, f[0])
+	}
+	if !mayBeAmong(ctx, ids, cookie) {
+		return nil
+	}
+	var all []JobInfo
+	for _, id := range ids {
+		script, err := tool(ctx, "", "at", "-c", id)
+		switch {
+		case err != nil && stillQueued(ctx, id):
+			all = append(all, JobInfo{Kind: "at", ID: id, Fate: unheard, Why: "it cannot be read: " + err.Error()})
+			continue
+		case err != nil || !hasCookie(script, cookie) || strings.Contains(script, EnvKeep+"=1;"): // it wants to outlive the session
 			continue
 		}
-		j := JobInfo{Kind: "at", ID: f[0], Line: lastLine(script), Fate: fateAlive}
+		j := JobInfo{Kind: "at", ID: id, Line: lastLine(script), Fate: fateAlive}
 		if !dry {
 			j.Fate = FateRemoved
-			if _, err := tool(ctx, "", "atrm", f[0]); err != nil && stillQueued(ctx, f[0]) {
+			if _, err := tool(ctx, "", "atrm", id); err != nil && stillQueued(ctx, id) {
 				j.Fate, j.Why = FateSurvived, err.Error()
 			}
 		}
 		all = append(all, j)
 	}
 	return all
+}
+
+func hasCookie(script, cookie string) bool { return strings.Contains(script, EnvCookie+"="+cookie+";") }
+
+// mayBeAmong says whether one of the jobs may be the session's. Mostly none is: that one call
+// tells for all.
+func mayBeAmong(ctx context.Context, ids []string, cookie string) bool {
+	if len(ids) < 2 {
+		return len(ids) > 0
+	}
+	scripts, err := tool(ctx, "", "at", append([]string{"-c"}, ids...)...)
+	return err != nil || hasCookie(scripts, cookie)
 }
 
 // stillQueued says whether a job is there yet: it may have begun to run.

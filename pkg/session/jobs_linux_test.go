@@ -263,12 +263,13 @@ func TestCrontabHeld(t *testing.T) {
 func TestAtPastShims(t *testing.T) {
 	home := t.TempDir()
 	for name, text := range map[string]string{
-		"bin/atq":  `printf '1\tTue Dec  1 04:00:00 2026 a me\n2\tTue Dec  1 04:00:00 2026 a me\n3\tTue Dec  1 04:00:00 2026 = me\n' | while read -r n rest; do [ ! -e ` + home + `/$n ] || printf '%s\t%s\n' "$n" "$rest"; done`,
-		"bin/at":   `cat ` + home + `/$2`,
+		"bin/atq":  `printf '1\tTue Dec  1 04:00:00 2026 a me\n2\tTue Dec  1 04:00:00 2026 a me\n4\tTue Dec  1 04:00:00 2026 a me\n3\tTue Dec  1 04:00:00 2026 = me\n' | while read -r n rest; do [ ! -e ` + home + `/$n ] || printf '%s\t%s\n' "$n" "$rest"; done`,
+		"bin/at":   `shift; cd ` + home + `; echo "$*" >>asked; cat "$@"`,
 		"bin/atrm": `rm ` + home + `/$1`,
 		"1":        "SESSIONBOX_COOKIE=c00c1e; export SESSIONBOX_COOKIE\nrun one\n",
 		"2":        "SESSIONBOX_COOKIE=another; export SESSIONBOX_COOKIE\nrun two\n",
 		"3":        "SESSIONBOX_COOKIE=c00c1e; export SESSIONBOX_COOKIE\nruns\n",
+		"4":        "SESSIONBOX_COOKIE=c00c1e; export SESSIONBOX_COOKIE\nSESSIONBOX_KEEP=1; export SESSIONBOX_KEEP\nkept\n",
 	} {
 		path := filepath.Join(home, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -293,13 +294,75 @@ func TestAtPastShims(t *testing.T) {
 	if all := m.endJobs(t.Context(), &rec, false); len(all) != 1 || all[0].Fate != FateRemoved {
 		t.Errorf("ended: %+v", all)
 	}
-	for job, want := range map[string]bool{"1": false, "2": true, "3": true} {
+	for job, want := range map[string]bool{"1": false, "2": true, "3": true, "4": true} {
 		if _, err := os.Stat(filepath.Join(home, job)); (err == nil) != want {
 			t.Errorf("job %s is there: %t", job, !want)
 		}
 	}
 	if all := m.endJobs(t.Context(), &store.Session{ID: "abcdefghij"}, false); len(all) > 0 {
 		t.Errorf("of a session whose cookie is not known: %+v", all)
+	}
+	// Of a session that has none all are read at once.
+	if err := os.Remove(filepath.Join(home, "asked")); err != nil {
+		t.Fatal(err)
+	}
+	if all := m.endJobs(t.Context(), &store.Session{ID: "abcdefghij", Cookie: "third"}, false); len(all) > 0 {
+		t.Errorf("of a session that has none: %+v", all)
+	}
+	if b, _ := os.ReadFile(filepath.Join(home, "asked")); string(b) != "2 4\n" {
+		t.Errorf("at was asked for %q", b)
+	}
+}
+
+// TestAtUnheard: jobs that cannot be listed, or read, may be the session's if it has called
+// at. Of a session that has not, a list that fails says nothing, unless the close was cut short.
+func TestAtUnheard(t *testing.T) {
+	home := t.TempDir()
+	write := func(name, text string) {
+		if err := os.WriteFile(filepath.Join(home, name), []byte("#!/bin/sh\n"+text), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Setenv("PATH", home+":/usr/bin:/bin")
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	ask := func(ctx context.Context, queued bool) string {
+		fate := ""
+		for _, j := range endAt(ctx, "c00c1e", queued, false) {
+			fate += j.ID + " " + j.Fate
+			if j.Why == "" {
+				t.Errorf("%+v", j)
+			}
+		}
+		return fate
+	}
+	if _, err := toolPath("atq"); err == nil {
+		t.Log("there is an atq here")
+	} else if got := ask(over, false); got != "" {
+		t.Errorf("where there is no at: %q", got)
+	}
+	write("atq", "echo 'atq: not setuid' >&2; exit 1")
+	for _, c := range []struct {
+		ctx    context.Context
+		queued bool
+		want   string
+	}{{t.Context(), true, " " + FateSurvived}, {t.Context(), false, ""}, {over, false, " " + FateSurvived}} {
+		if got := ask(c.ctx, c.queued); got != c.want {
+			t.Errorf("a list that fails, queued %t: %q, want %q", c.queued, got, c.want)
+		}
+	}
+	write("atq", `printf '7\tTue Dec  1 04:00:00 2026 a me\n'`)
+	write("at", "exit 1")
+	for queued, want := range map[bool]string{true: "7 " + FateSurvived, false: "7 " + FateSuspect} {
+		if got := ask(t.Context(), queued); got != want {
+			t.Errorf("a job that cannot be read, queued %t: %q, want %q", queued, got, want)
+		}
+	}
+	write("at", "rm "+filepath.Join(home, "7")+"; exit 1")
+	write("atq", `[ ! -e `+filepath.Join(home, "7")+` ] || printf '7\tTue Dec  1 04:00:00 2026 a me\n'`)
+	write("7", "")
+	if got := ask(t.Context(), true); got != "" {
+		t.Errorf("a job that has begun meanwhile: %q", got)
 	}
 }
 

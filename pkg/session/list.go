@@ -26,6 +26,7 @@ type InspectOptions struct {
 
 	brief  bool    // one of many
 	survey *survey // of all lineage boxes, if there are any
+	asked  *asked  // what others said for all, if there are many
 }
 
 // ListOptions say which sessions are listed.
@@ -132,6 +133,9 @@ func (m *Manager) list(ctx context.Context, o InspectOptions) ([]Info, error) {
 		if o.survey, err = surveyAll(m); err != nil {
 			m.log.Debug("look at all lineage boxes at once", "err", err)
 		}
+	}
+	if o.Others {
+		o.asked = newAsked()
 	}
 	infos := make([]Info, len(recs))
 	each(len(recs), func(i int) {
@@ -281,7 +285,7 @@ func (m *Manager) inspect(rec *store.Session, problem string, o InspectOptions) 
 	victimsOf(i.OOM, i.Tasks)
 	i.Shims = rec.Shims
 	if o.Others {
-		m.inspectHired(&i, rec, o.brief)
+		m.inspectHired(&i, rec, o.brief, o.asked)
 	}
 	return i
 }

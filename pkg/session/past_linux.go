@@ -2,56 +2,69 @@ package session
 
 import (
 	"os"
+	"slices"
 
 	"github.com/sessionbox/sessionbox/pkg/internal/engines"
 	"github.com/sessionbox/sessionbox/pkg/internal/proc"
-	"github.com/sessionbox/sessionbox/pkg/store"
 )
 
-// conmon is podman's process beside each container. It has the environment of the
-// command that made the container, and with it the session's cookie: proof of whose the
-// container is, whatever labels it has.
-type conmon struct {
-	engine engines.Engine
-	id     string
-	pid    int
-}
-
-// conmons finds those that carry a session's cookie. The container itself carries
-// nothing, and would live on when its conmon is ended as a stray.
-func conmons(rec *store.Session) []conmon {
-	if rec.Cookie == "" || !(engines.Engine{Tool: "podman"}).There() {
+// allConmons finds those of this user that carry the cookie of a session. The container
+// itself carries nothing, and would live on when its conmon is ended as a stray.
+func allConmons() []conmon {
+	if !(engines.Engine{Tool: "podman"}).There() {
 		return nil
 	}
 	pids, err := proc.PIDs()
 	if err != nil {
 		return nil
 	}
-	is := make([]bool, len(pids))
-	each(len(pids), func(i int) {
-		st, err := proc.ReadStat(pids[i])
-		is[i] = err == nil && st.Comm == "conmon"
-	})
+	found := make([]*conmon, len(pids))
+	each(len(pids), func(i int) { found[i] = conmonAt(pids[i]) })
 	var all []conmon
-	for i, pid := range pids {
-		if !is[i] {
-			continue
-		}
-		if uid, err := proc.UID(pid); err != nil || uid != os.Geteuid() {
-			continue
-		}
-		env, err := proc.Env(pid, append(engines.EnvNames(), EnvCookie)...)
-		if err != nil || env[EnvCookie] != rec.Cookie {
-			continue
-		}
-		argv := proc.Args(pid)
-		for i := 0; i+1 < len(argv); i++ {
-			if argv[i] == "-c" || argv[i] == "--cid" {
-				delete(env, EnvCookie)
-				all = append(all, conmon{engines.Engine{Tool: "podman", Env: env}, argv[i+1], pid})
-				break
-			}
+	for _, c := range found {
+		if c != nil {
+			all = append(all, *c)
 		}
 	}
 	return all
+}
+
+// conmonAt says of a process what it proves, nil if nothing.
+func conmonAt(pid int) *conmon {
+	if uid, err := proc.UID(pid); err != nil || uid != os.Geteuid() {
+		return nil
+	}
+	if st, err := proc.ReadStat(pid); err != nil || st.Comm != "conmon" {
+		return nil
+	}
+	env, err := proc.Env(pid, append(engines.EnvNames(), EnvCookie, EnvKeep)...)
+	if err != nil || env[EnvCookie] == "" || env[EnvKeep] == "1" {
+		return nil // who wants to outlive the session wants it of its container
+	}
+	id := madeBy(proc.Args(pid))
+	if id == "" {
+		return nil
+	}
+	cookie := env[EnvCookie]
+	delete(env, EnvCookie)
+	return &conmon{engine: engines.Engine{Tool: "podman", Env: env}, id: id, pid: pid, cookie: cookie}
+}
+
+// madeBy is the container that a conmon with these arguments runs, "" if it only runs a
+// command in one that others run: that of `podman exec` is told its container as well.
+func madeBy(argv []string) (id string) {
+	// What stands behind these may look like an option, and is none.
+	others := []string{"--exit-command-arg", "--runtime-arg", "--runtime-opt", "--log-tag", "-n", "--name"}
+	for i := 1; i < len(argv); i++ {
+		switch a := argv[i]; {
+		case slices.Contains(others, a):
+			i++
+		case a == "-e" || a == "--exec" || a == "--exec-attach" || a == "--exec-process-spec":
+			return ""
+		case (a == "-c" || a == "--cid") && id == "" && i+1 < len(argv):
+			i++
+			id = argv[i]
+		}
+	}
+	return id
 }

@@ -2,7 +2,9 @@ package session
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -10,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sessionbox/sessionbox/pkg/scope"
 	"github.com/sessionbox/sessionbox/pkg/store"
 )
 
@@ -31,18 +34,22 @@ func transientDir() (dir, manager string) {
 // timers that have come since it was opened and are nobody's are suspects: systemd does
 // not write down who asked for a unit. Scopes are not: their processes came from
 // somewhere, and carry the cookie if it was the session.
-func (m *Manager) unitsOf(rec *store.Session) []UnitInfo {
-	dir, manager := transientDir()
-	return unitsIn(dir, manager, rec)
+func (m *Manager) unitsOf(rec *store.Session) []UnitInfo { return unitsAmong(unitFiles(), rec) }
+
+// unitFile is a transient unit as its manager has written it down.
+type unitFile struct {
+	fs.DirEntry
+	text, manager string
 }
 
-func unitsIn(dir, manager string, rec *store.Session) []UnitInfo {
+// unitFiles reads those of this user's manager.
+func unitFiles() []unitFile { return unitFilesIn(transientDir()) }
+
+func unitFilesIn(dir, manager string) (all []unitFile) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return nil
 	}
-	var all []UnitInfo
-	ours := map[string]bool{}
 	for _, e := range entries {
 		name := e.Name()
 		kind := filepath.Ext(name)
@@ -50,15 +57,26 @@ func unitsIn(dir, manager string, rec *store.Session) []UnitInfo {
 			kind != ".service" && kind != ".scope" && kind != ".timer" && kind != ".path" && kind != ".socket" {
 			continue
 		}
-		b, err := os.ReadFile(filepath.Join(dir, name))
-		if err != nil {
-			continue // it has ended
+		if b, err := os.ReadFile(filepath.Join(dir, name)); err == nil { // else it has ended
+			all = append(all, unitFile{e, string(b), manager})
 		}
-		text := string(b)
+	}
+	return all
+}
+
+// unitsAmong gives those that are a session's, or suspects.
+func unitsAmong(files []unitFile, rec *store.Session) (all []UnitInfo) {
+	ours := map[string]bool{}
+	for _, f := range files {
+		name, text := f.Name(), f.text
+		kind := filepath.Ext(name)
 		slice := setting(text, "Slice")
-		u := UnitInfo{Name: name, Manager: manager, Command: setting(text, "Description"), Fate: fateAlive, Inside: rec.Unit != "" && slice == rec.Unit}
+		u := UnitInfo{Name: name, Manager: f.manager, Command: setting(text, "Description"), Fate: fateAlive, Inside: rec.Unit != "" && slice == rec.Unit}
+		u.returns = starts(name) || kind == ".service" && !slices.Contains([]string{"", "no"}, setting(text, "Restart"))
 		switch {
 		case u.Inside && engineScope(name): // a container
+			continue
+		case !u.Inside && strings.Contains(text, EnvKeep+"=1"): // it wants to outlive the session
 			continue
 		case u.Inside, rec.Cookie != "" && strings.Contains(text, EnvCookie+"="+rec.Cookie):
 			if kind == ".service" {
@@ -67,7 +85,7 @@ func unitsIn(dir, manager string, rec *store.Session) []UnitInfo {
 		case kind == ".scope", strings.HasPrefix(slice, "sessionbox-"), strings.Contains(text, EnvCookie+"="):
 			continue // of another session, or a scope
 		default:
-			fi, err := e.Info()
+			fi, err := f.Info()
 			if err != nil || fi.ModTime().Before(rec.Created) {
 				continue
 			}
@@ -126,7 +144,7 @@ func (h *hired) endUnits(ctx context.Context) {
 	if !slices.ContainsFunc(units, func(u UnitInfo) bool { return u.Fate == fateAlive }) {
 		return
 	}
-	mgr, err := h.c.m.dial(ctx)
+	mgr, err := h.dial(ctx)
 	if err != nil {
 		return // finish says so, if they are there then
 	}
@@ -136,6 +154,19 @@ func (h *hired) endUnits(ctx context.Context) {
 	h.mu.Lock()
 	h.units = units
 	h.mu.Unlock()
+}
+
+// dial connects to the manager, once also if it did not answer a moment ago: that was about
+// something else, and here is something that nobody else ends.
+func (h *hired) dial(ctx context.Context) (*scope.Manager, error) {
+	mgr, err := h.c.m.dial(ctx)
+	if errors.Is(err, errBusDown) && !h.dialled {
+		h.dialled = true
+		if mgr, err = scope.Dial(ctx); err == nil {
+			h.c.m.busFailed.Store(0)
+		}
+	}
+	return mgr, err
 }
 
 // endAll ends the units that are alive, all at once: each has the grace. Those that would
@@ -207,16 +238,17 @@ func (h *hired) leftUnits(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, leftTime)
 	defer cancel()
 	h.endUnits(ctx)
-	now = h.c.m.unitsOf(&h.c.rec)
-	for i := range h.units {
-		u := &h.units[i]
+	settleUnits(h.units, h.c.m.unitsOf(&h.c.rec))
+}
+
+// settleUnits gives those their fate that were to be ended: now are those that are there.
+func settleUnits(units, now []UnitInfo) {
+	for i := range units {
+		u := &units[i]
 		there := slices.ContainsFunc(now, func(n UnitInfo) bool { return n.Name == u.Name && n.Fate != FateSuspect })
 		switch {
 		case u.Fate != fateAlive:
-		case !there:
-			u.Fate, u.Why = FateKilled, ""
-		case u.Inside:
-			// What runs in the slice is dead, and the slice takes the unit with it.
+		case !there, u.Inside && !u.returns: // what runs in the slice is dead, and the slice takes the unit with it
 			u.Fate, u.Why = FateKilled, ""
 		default:
 			u.Fate = FateSurvived

@@ -38,6 +38,7 @@ func TestUnitsOf(t *testing.T) {
 	write("theirs.service", "[Service]\nSlice=sessionbox-bbbbbbbbbb.slice\n", -time.Second)
 	write("since.service", "[Service]\n", -time.Second)
 	write("before.service", "[Service]\n", hour)
+	write("kept.service", "[Service]\nEnvironment=\""+mine+"\" \"SESSIONBOX_KEEP=1\"\n", -time.Second)
 	// The user's own, of the same names as what is the session's.
 	write("work.scope", "[Scope]\nSlice=sessionbox-abcdefghij.slice\n", -time.Second)
 	write("work.service", "[Service]\n", -time.Second)
@@ -45,7 +46,7 @@ func TestUnitsOf(t *testing.T) {
 	write("tick.service", "[Service]\n", -time.Second)
 	rec := store.Session{ID: "abcdefghij", Cookie: "00112233", Unit: "sessionbox-abcdefghij.slice", Created: opened}
 	got := map[string]UnitInfo{}
-	for _, u := range unitsIn(dir, "user", &rec) {
+	for _, u := range unitsAmong(unitFilesIn(dir, "user"), &rec) {
 		got[u.Name] = u
 	}
 	for name, fate := range map[string]string{"marked.service": fateAlive, "marked.timer": fateAlive, "placed.service": fateAlive, "since.service": FateSuspect,
@@ -93,5 +94,37 @@ func TestEndAll(t *testing.T) {
 	}
 	if want := []string{FateEnded, FateEnded, FateKilled, FateSuspect, FateKilled, FateEnded, fateAlive}; !slices.Equal(fates, want) || units[6].Why != "busy" {
 		t.Errorf("fates %q, want %q; %+v", fates, want, units[6])
+	}
+}
+
+// TestSettleUnits: what is in the session's slice died with it, unless the manager, who was not
+// heard, starts it again.
+func TestSettleUnits(t *testing.T) {
+	dir := t.TempDir()
+	const in = "\nSlice=sessionbox-abcdefghij.slice\n"
+	for name, text := range map[string]string{
+		"once.service": "[Service]" + in, "no.service": "[Service]" + in + "Restart=no\n", "again.service": "[Service]" + in + "Restart=always\n",
+		"fails.service": "[Service]" + in + "Restart=on-failure\n", "run.scope": "[Scope]" + in, "in.socket": "[Socket]" + in,
+		"out.service": "[Service]\nEnvironment=SESSIONBOX_COOKIE=00112233\n",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	units := unitsAmong(unitFilesIn(dir, "user"), &store.Session{ID: "abcdefghij", Cookie: "00112233", Unit: "sessionbox-abcdefghij.slice"})
+	now := slices.Clone(units)
+	units = append(units, UnitInfo{Name: "gone.service", Fate: fateAlive, returns: true}, UnitInfo{Name: "ended.service", Fate: FateEnded})
+	settleUnits(units, now)
+	for _, u := range units {
+		want := FateKilled
+		switch u.Name {
+		case "again.service", "fails.service", "in.socket", "out.service":
+			want = FateSurvived
+		case "ended.service":
+			want = FateEnded
+		}
+		if u.Fate != want || (u.Why == "") != (want != FateSurvived) {
+			t.Errorf("%+v, want %s", u, want)
+		}
 	}
 }

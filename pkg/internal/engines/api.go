@@ -93,6 +93,26 @@ func (a api) inspect(ctx context.Context, id string) (Container, int, error) {
 	return d.container(), d.State.ExitCode, err
 }
 
+func (a api) inspectAll(ctx context.Context, ids []string) ([]Container, error) {
+	return oneByOne(ctx, a, ids)
+}
+
+// oneByOne leaves out those that have gone.
+func oneByOne(ctx context.Context, c client, ids []string) ([]Container, error) {
+	var all []Container
+	for _, id := range ids {
+		found, _, err := c.inspect(ctx, id)
+		if errors.Is(err, ErrGone) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, found)
+	}
+	return all, nil
+}
+
 // details are what all engines say of one container.
 type details struct {
 	ID        string `json:"Id"`

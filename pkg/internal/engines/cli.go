@@ -140,16 +140,9 @@ func (c cli) list(ctx context.Context, label string) ([]Container, error) {
 	if err != nil {
 		return nil, err
 	}
-	var all []Container
-	for id := range strings.FieldsSeq(string(out)) {
-		t, _, err := c.inspect(ctx, id)
-		if errors.Is(err, ErrGone) {
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, t)
+	all, err := c.inspectAll(ctx, strings.Fields(string(out)))
+	if err != nil {
+		return nil, err
 	}
 	if c.Tool != "podman" {
 		return all, nil
@@ -198,6 +191,30 @@ func (c cli) inspect(ctx context.Context, id string) (Container, int, error) {
 		return Container{}, 0, fmt.Errorf("its answer makes no sense: %w", err)
 	}
 	return found[0].container(), found[0].State.ExitCode, nil
+}
+
+// inspectAll asks for all at once: each call may take half a second. One that is not there
+// fails it, and the others are asked for one by one.
+func (c cli) inspectAll(ctx context.Context, ids []string) ([]Container, error) {
+	if len(ids) < 2 {
+		return oneByOne(ctx, c, ids)
+	}
+	out, err := c.run(ctx, cliTime, append([]string{"container", "inspect"}, ids...)...)
+	if errors.Is(err, ErrGone) {
+		return oneByOne(ctx, c, ids)
+	}
+	if err != nil {
+		return nil, err
+	}
+	var found []details
+	if err := json.Unmarshal(out, &found); err != nil {
+		return nil, fmt.Errorf("its answer makes no sense: %w", err)
+	}
+	all := make([]Container, len(found))
+	for i := range found {
+		all[i] = found[i].container()
+	}
+	return all, nil
 }
 
 // pods are groups of containers, with a label of their own.

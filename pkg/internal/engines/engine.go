@@ -2,6 +2,9 @@ package engines
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -62,6 +65,16 @@ func (e Engine) String() string {
 	return strings.TrimSpace(e.Tool + " " + strings.Join(e.Options, " "))
 }
 
+// Key tells engines apart, and may be the name of a file. Two ways to one engine have two.
+func (e Engine) Key() string {
+	b, err := json.Marshal(&e)
+	if err != nil { // strings alone
+		return e.Tool
+	}
+	sum := sha256.Sum256(b)
+	return e.Tool + "-" + hex.EncodeToString(sum[:8])
+}
+
 // Container is one that carries the label of a session.
 type Container struct {
 	ID      string
@@ -82,6 +95,7 @@ type Container struct {
 type client interface {
 	list(ctx context.Context, label string) ([]Container, error) // "": all
 	inspect(ctx context.Context, id string) (Container, int, error)
+	inspectAll(ctx context.Context, ids []string) ([]Container, error) // those that there are
 	imageLabels(ctx context.Context, image string) (map[string]string, error)
 	stop(ctx context.Context, c *Container, grace time.Duration) error
 	remove(ctx context.Context, c *Container) error
@@ -103,6 +117,15 @@ func (e Engine) List(ctx context.Context, session string) ([]Container, error) {
 	}
 	// The filter is the engine's; what is ended is decided here.
 	return slices.DeleteFunc(all, func(c Container) bool { return c.ID == "" || c.Labels[LabelID] != session }), nil
+}
+
+// Labelled gives the containers, running or not, with the label of any session.
+func (e Engine) Labelled(ctx context.Context) ([]Container, error) {
+	all, err := e.client().list(ctx, LabelID)
+	if err != nil {
+		return nil, fmt.Errorf("ask %s for containers: %w", e, err)
+	}
+	return slices.DeleteFunc(all, func(c Container) bool { return c.ID == "" || c.Labels[LabelID] == "" }), nil
 }
 
 // Inherited says whether a container has its token from the image that it was made of:
@@ -139,10 +162,13 @@ func (e Engine) Since(ctx context.Context, then time.Time) ([]Container, error) 
 	return since, nil
 }
 
-// Get gives one container.
-func (e Engine) Get(ctx context.Context, id string) (Container, error) {
-	c, _, err := e.client().inspect(ctx, id)
-	return c, err
+// GetAll gives those of some containers, by their whole ids, that are there.
+func (e Engine) GetAll(ctx context.Context, ids []string) ([]Container, error) {
+	all, err := e.client().inspectAll(ctx, ids)
+	if err != nil {
+		return nil, fmt.Errorf("ask %s for a container: %w", e, err)
+	}
+	return slices.DeleteFunc(all, func(c Container) bool { return !slices.Contains(ids, c.ID) }), nil
 }
 
 // Stop asks a container to end, and kills it after the grace: killed says that this was

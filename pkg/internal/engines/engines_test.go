@@ -318,10 +318,11 @@ esac
 	}
 	ctx := context.Background()
 	e := Engine{Tool: "podman", Env: map[string]string{"HOME": dir}}
-	c, err := e.Get(ctx, "infra")
-	if err != nil || !c.Infra || c.PodID != "p1" {
-		t.Fatalf("%+v, %v", c, err)
+	all, err := e.GetAll(ctx, []string{"infra"})
+	if err != nil || len(all) != 1 || !all[0].Infra || all[0].PodID != "p1" {
+		t.Fatalf("%+v, %v", all, err)
 	}
+	c := all[0]
 	pod(`{"Id":"p1","Name":"x","Containers":[{"Id":"infra"},{"Id":"users"}]}`)
 	if err := e.Remove(ctx, &c); err == nil || !strings.Contains(err.Error(), "users") {
 		t.Errorf("a pod with somebody else's container in it: %v", err)
@@ -332,6 +333,51 @@ esac
 	}
 	if _, err := os.Stat(filepath.Join(dir, "pod")); err == nil {
 		t.Error("the pod is there")
+	}
+}
+
+// TestGetAll: those of many that have gone do not hide the others, and one that was not asked
+// for is not taken.
+func TestGetAll(t *testing.T) {
+	dir := t.TempDir()
+	script := `#!/bin/sh
+echo "$*" >>` + dir + `/log
+case "$*" in
+*gone*) echo "Error: no such container gone" >&2; exit 125;;
+*broken*) echo "Error: database is locked" >&2; exit 125;;
+"container inspect a b") echo '[{"Id":"a","Created":"2026-01-02T03:04:05Z"},{"Id":"b"},{"Id":"c"}]';;
+"container inspect a") echo '[{"Id":"a"}]';;
+esac
+`
+	if err := os.WriteFile(filepath.Join(dir, "podman"), []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", dir+":/usr/bin:/bin")
+	e := Engine{Tool: "podman", Env: map[string]string{"HOME": dir}}
+	all, err := e.GetAll(t.Context(), []string{"a", "b"})
+	if err != nil || len(all) != 2 || all[0].ID != "a" || all[0].Created.IsZero() || all[1].ID != "b" {
+		t.Errorf("%+v, %v", all, err)
+	}
+	if b, _ := os.ReadFile(filepath.Join(dir, "log")); string(b) != "container inspect a b\n" {
+		t.Errorf("podman was called so: %s", b)
+	}
+	if all, err = e.GetAll(t.Context(), []string{"a", "gone"}); err != nil || len(all) != 1 || all[0].ID != "a" {
+		t.Errorf("with one that has gone: %+v, %v", all, err)
+	}
+	if all, err = e.GetAll(t.Context(), []string{"gone"}); err != nil || len(all) != 0 {
+		t.Errorf("of one that has gone: %+v, %v", all, err)
+	}
+	if all, err = e.GetAll(t.Context(), []string{"a", "broken"}); err == nil {
+		t.Errorf("from one that does not answer: %+v", all)
+	}
+}
+
+// TestKey: engines are told apart by all that decides where a command goes.
+func TestKey(t *testing.T) {
+	local := Engine{Tool: "podman", Env: map[string]string{"HOME": "/h"}}
+	remote := Engine{Tool: "podman", Env: map[string]string{"HOME": "/h", "CONTAINER_HOST": "ssh://elsewhere"}}
+	if local.Key() == remote.Key() || local.Key() != local.Marked("c").Key() || local.String() != remote.String() {
+		t.Errorf("%s is %s, %s is %s", local, local.Key(), remote, remote.Key())
 	}
 }
 

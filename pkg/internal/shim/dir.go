@@ -1,8 +1,6 @@
 package shim
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -43,8 +41,8 @@ type Config struct {
 // Dir is the directory of a session's shims:
 //
 //	bin/           the links, for the PATH       session.json  a Config
-//	engines/       one file for each that was called
-//	ids/TOKEN.E    the id of the container of one call, E is the name of the engine's file
+//	engines/       E.json for each that was called, E is its key; E.blind if that was for what has no id file
+//	ids/TOKEN.E    the id of the container of one call
 //	compose-*.yaml what was added to compose files
 //	setenv         how systemd-run is told of variables
 //	jobs           there if at was called        crontab/      what was done to the table, one file for each call
@@ -101,13 +99,16 @@ type called struct {
 	Driver *engines.Driver `json:"driver,omitempty"`
 }
 
-func engineFile(e *engines.Engine) string {
-	b, err := json.Marshal(e)
-	if err != nil { // strings alone
-		return e.Tool + ".json"
-	}
-	sum := sha256.Sum256(b)
-	return e.Tool + "-" + hex.EncodeToString(sum[:8]) + ".json"
+func (d Dir) engineFile(e *engines.Engine) string { return d.path("engines", e.Key()+".json") }
+
+// blindFile is there if a call to an engine was to make what no file in ids tells of.
+func (d Dir) blindFile(e *engines.Engine) string { return d.path("engines", e.Key()+".blind") }
+
+// Blind says whether the session may have made something at an engine whose id only the engine
+// can tell.
+func (d Dir) Blind(e *engines.Engine) bool {
+	_, err := os.Stat(d.blindFile(e))
+	return !errors.Is(err, fs.ErrNotExist)
 }
 
 // Engines gives the engines that the session's commands have called.
@@ -137,7 +138,7 @@ func (d Dir) Used() int64 {
 // idFile is where the engine's command is to write the id of the container of one call. Its
 // name says which engine that is, so that the id is of use when the engine is silent.
 func (d Dir) idFile(token string, e *engines.Engine) string {
-	return d.path("ids", engines.Nonce(token)+"."+strings.TrimSuffix(engineFile(e), ".json"))
+	return d.path("ids", engines.Nonce(token)+"."+e.Key())
 }
 
 // Made is a container that a call has made.
@@ -150,7 +151,7 @@ type Made struct {
 func (d Dir) Made() []Made {
 	all := map[string]engines.Engine{}
 	for _, e := range d.Engines() {
-		all[strings.TrimSuffix(engineFile(&e), ".json")] = e
+		all[e.Key()] = e
 	}
 	var made []Made
 	for _, path := range d.glob("ids", "*.*") {

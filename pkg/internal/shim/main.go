@@ -46,12 +46,24 @@ func Main(arg0 string, args []string) int {
 	if why := Refuse(name, args, c.Strict); why != "" {
 		return fail(1, why, "run it outside of the session, or open one without --strict")
 	}
+	if keeps(name, args) {
+		return execute(path, args)
+	}
 	s := shim{name: name, path: path, dir: d, c: c}
 	args, code := s.rewrite(args)
 	if code >= 0 {
 		return code
 	}
 	return execute(path, args)
+}
+
+// envKeep says that something wants to outlive its session.
+const envKeep = "SESSIONBOX_KEEP"
+
+// keeps says whether what a call starts is to outlive the session, as its caller does: it is
+// nobody's then. systemd-run gives a unit an environment of its own.
+func keeps(name string, args []string) bool {
+	return os.Getenv(envKeep) == "1" || name == "systemd-run" && parseUnit(args).keeps
 }
 
 func fail(code int, text, hint string) int {
@@ -118,7 +130,8 @@ func (s *shim) engine(args []string) ([]string, error) {
 		return s.compose(s.name, args[:k.at], k.rest, k.engine)
 	}
 	e := s.asked(k.engine)
-	driver, err := s.note(e)
+	named := k.what == container && !k.ownIDFile
+	driver, err := s.note(e, named)
 	if err != nil {
 		return nil, err
 	}
@@ -132,7 +145,7 @@ func (s *shim) engine(args []string) ([]string, error) {
 	if parent := s.parent(driver); parent != "" && !k.ownCgroup {
 		add = append(add, "--cgroup-parent", parent)
 	}
-	if k.what == container && !k.ownIDFile {
+	if named {
 		add = append(add, "--cidfile", s.dir.idFile(token, &e))
 	}
 	return k.with(args, add...), nil
@@ -154,9 +167,15 @@ func (s *shim) asked(options []string) engines.Engine {
 }
 
 // note writes down which engine is called, before it is, and gives who makes its
-// cgroups, nil if that cannot be told. That is asked once in a session.
-func (s *shim) note(e engines.Engine) (*engines.Driver, error) {
-	path := s.dir.path("engines", engineFile(&e))
+// cgroups, nil if that cannot be told. That is asked once in a session. named says that there
+// will be a file with the id of what is made.
+func (s *shim) note(e engines.Engine, named bool) (*engines.Driver, error) {
+	if !named {
+		if err := writeFile(s.dir.blindFile(&e), nil); err != nil {
+			return nil, err
+		}
+	}
+	path := s.dir.engineFile(&e)
 	var c called
 	if readJSON(path, &c) == nil && c.Driver != nil {
 		now := time.Now()
@@ -256,7 +275,7 @@ func (s *shim) compose(tool string, before, args, engine []string) ([]string, er
 		first = filepath.Join(dir, first)
 	}
 	base, _ := os.ReadFile(first) // its version alone
-	driver, err := s.note(e)
+	driver, err := s.note(e, false)
 	if err != nil {
 		return nil, err
 	}

@@ -512,6 +512,44 @@ func TestNotNoted(t *testing.T) {
 	}
 }
 
+// TestBlind: a call whose container no file will name is noted as that, before it is made.
+func TestBlind(t *testing.T) {
+	for line, want := range map[string]bool{"docker run bb": false, "docker create --name x bb": false, "docker run --cidfile own bb": true, "podman pod create": true} {
+		d := Dir(t.TempDir())
+		for _, sub := range []string{"ids", "engines"} {
+			if err := os.Mkdir(d.path(sub), 0o700); err != nil {
+				t.Fatal(err)
+			}
+		}
+		argv := strings.Fields(line)
+		s := shim{name: argv[0], path: "/nonexistent/" + argv[0], dir: d, c: Config{ID: "abcdefghij", Cookie: "c"}}
+		if _, code := s.rewrite(argv[1:]); code >= 0 {
+			t.Fatalf("%s: exit code %d", line, code)
+		}
+		all := d.Engines()
+		if len(all) != 1 || d.Blind(&all[0]) != want {
+			t.Errorf("%s: engines %+v, want blind %t", line, all, want)
+		}
+	}
+}
+
+// TestKeeps: what is to outlive the session is nobody's.
+func TestKeeps(t *testing.T) {
+	for line, want := range map[string]bool{
+		"docker run -e SESSIONBOX_KEEP=1 bb": false, "systemd-run sleep 9": false, "systemd-run -E SESSIONBOX_KEEP=1 sleep 9": true,
+		"systemd-run --setenv=SESSIONBOX_KEEP=1 -E SESSIONBOX_KEEP=0 sleep 9": false, "systemd-run sleep -E SESSIONBOX_KEEP=1": false,
+	} {
+		argv := strings.Fields(line)
+		if keeps(argv[0], argv[1:]) != want {
+			t.Errorf("%s: want %t", line, want)
+		}
+	}
+	t.Setenv("SESSIONBOX_KEEP", "1")
+	if !keeps("docker", []string{"run", "bb"}) {
+		t.Error("called by who wants to be kept")
+	}
+}
+
 // In a strict session nothing can be noted, and what is reached is elsewhere.
 func TestStrict(t *testing.T) {
 	for _, name := range []string{"docker", "docker-compose", "systemd-run"} {
@@ -530,7 +568,7 @@ func TestContainerID(t *testing.T) {
 		}
 	}
 	e := engines.Engine{Tool: "docker", Options: []string{"--host=unix:///b.sock"}, Env: map[string]string{"HOME": "/h"}}
-	if err := writeJSON(d.path("engines", engineFile(&e)), called{Engine: e}); err != nil {
+	if err := writeJSON(d.engineFile(&e), called{Engine: e}); err != nil {
 		t.Fatal(err)
 	}
 	for path, text := range map[string]string{d.idFile("00ff.mac", &e): "container\n", d.idFile("00fe.mac", &e): "", d.path("ids", "00fd.strange"): "x"} {

@@ -23,6 +23,7 @@ type unitCall struct {
 	elsewhere  bool // on another machine, or nothing that is started
 	slice      bool // the user says where
 	scope      bool // which runs as a child of systemd-run, with our own environment
+	keeps      bool // it is to outlive the session
 }
 
 func parseUnit(args []string) unitCall {
@@ -41,6 +42,10 @@ func parseUnit(args []string) unitCall {
 			c.scope = true
 		case "property", "p":
 			c.slice = c.slice || strings.HasPrefix(value, "Slice=")
+		case "setenv", "E":
+			if strings.HasPrefix(value, envKeep+"=") {
+				c.keeps = value == envKeep+"=1" // the last one counts
+			}
 		}
 	})
 	// A "--" ends the options, which is no trouble: the command follows.

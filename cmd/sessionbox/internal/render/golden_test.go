@@ -186,7 +186,8 @@ func TestReceipt(t *testing.T) {
 	lineage.Box.Kind, lineage.Box.Containment = "lineage", session.BestEffort
 	lineage.Suspects = []session.Process{{PID: 6001, Start: 3, Comm: "evil\x1b[2J"}}
 	stayed := receiptOf()
-	stayed.Containers = []session.HiredContainer{{Engine: "docker", ID: "0123456789abcdef", Name: "web", Image: "nginx:1", Fate: session.FateSurvived, Why: "no answer"}}
+	stayed.Containers = []session.HiredContainer{{Engine: "docker", ID: "0123456789abcdef", Name: "web", Image: "nginx:1", Fate: session.FateSurvived, Why: "no answer"},
+		{Engine: "podman", At: "podman", Fate: session.FateSurvived, Why: "what the session made there may live, it does not answer: no answer"}}
 	stayed.Error = "1 of what others started for it could not be ended"
 	for name, tt := range map[string]struct {
 		r  *session.Receipt

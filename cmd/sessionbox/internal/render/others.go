@@ -23,8 +23,11 @@ func others(cs []session.HiredContainer, us []session.UnitInfo, js []session.Job
 		if c.Name != "" {
 			o.name = c.Engine + " " + c.Name
 		}
-		if c.Pod {
+		switch {
+		case c.Pod:
 			o.kind = "pod"
+		case c.ID == "": // it did not say what it has
+			o.kind, o.name = "engine", c.At
 		}
 		all = append(all, o)
 	}
