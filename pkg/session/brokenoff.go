@@ -54,7 +54,11 @@ func (c *closing) takeReceipt(whole bool) {
 func (r *Receipt) resume(earlier *Receipt, whole, judged bool) {
 	r.Processes = joined(earlier.Processes, r.Processes, sameFated, when(judged, func(p *Fated) { hasEnded(&p.Fate, nil) }))
 	r.Strays = joined(earlier.Strays, r.Strays, sameFated, when(whole, func(p *Fated) { hasEnded(&p.Fate, nil) }))
-	r.Containers = joined(earlier.Containers, r.Containers,
+	told := earlier.Containers
+	if whole { // an engine of which it was not known what it has is none of them
+		told = slices.DeleteFunc(slices.Clone(told), func(c HiredContainer) bool { return c.ID == "" })
+	}
+	r.Containers = joined(told, r.Containers,
 		func(a, b *HiredContainer) bool { return a.Engine == b.Engine && a.ID == b.ID }, when(whole, func(c *HiredContainer) { hasEnded(&c.Fate, &c.Why) }))
 	r.Units = joined(earlier.Units, r.Units,
 		func(a, b *UnitInfo) bool { return a.Manager == b.Manager && a.Name == b.Name }, when(whole, func(u *UnitInfo) { hasEnded(&u.Fate, &u.Why) }))

@@ -19,7 +19,7 @@ func TestResumeReceipt(t *testing.T) {
 	inner := Receipt{ID: "inner", Error: "1 survived", Processes: []Fated{fated(10, FateSurvived)}, Survivors: []proc.Survivor{{PID: 10}}}
 	earlier := Receipt{
 		Processes:  []Fated{fated(1, FateEnded), fated(2, fateAlive), fated(3, FateSurvived)},
-		Containers: []HiredContainer{{Engine: "docker", ID: "a", Fate: FateRemoved}, {Engine: "docker", ID: "b", Fate: FateSurvived}, {Engine: "docker", ID: "c", Fate: FateSuspect}},
+		Containers: []HiredContainer{{Engine: "docker", ID: "a", Fate: FateRemoved}, {Engine: "docker", ID: "b", Fate: FateSurvived}, {Engine: "docker", ID: "c", Fate: FateSuspect}, {Engine: "podman", Fate: FateSurvived}},
 		Kept:       []Process{{PID: 9}},
 		Notes:      []string{"first", "both"},
 		Nested:     []Receipt{inner, {ID: "again", Error: "x", Processes: []Fated{fated(20, FateSurvived)}}},

@@ -287,7 +287,7 @@ func (c *closing) rest(ctx context.Context) error {
 	case c.failed != nil:
 		return errors.Join(c.failed, nested)
 	}
-	others := c.hired.finish(context.WithoutCancel(ctx))
+	others := c.hired.finish(whole)
 	if waits {
 		c.takeTurn(ctx)
 	}
@@ -307,7 +307,7 @@ func (c *closing) rest(ctx context.Context) error {
 	if err := c.leftover(left); err != nil {
 		return errors.Join(err, nested, others)
 	}
-	others, err := c.sweepAll(ctx, others)
+	others, err := c.sweepAll(ctx, whole, others)
 	if err != nil {
 		return errors.Join(err, nested, others)
 	}
@@ -338,8 +338,8 @@ func (c *closing) rest(ctx context.Context) error {
 const strayRounds = 3
 
 // sweepAll ends the strays, and what they have had others start until then: others is what
-// is known to be left of that, before and after.
-func (c *closing) sweepAll(ctx context.Context, others error) (error, error) {
+// is known to be left of that, before and after. What asks them ends with whole.
+func (c *closing) sweepAll(ctx, whole context.Context, others error) (error, error) {
 	for range strayRounds {
 		before := len(c.r.Strays)
 		if err := c.sweep(ctx, false); err != nil {
@@ -348,7 +348,7 @@ func (c *closing) sweepAll(ctx context.Context, others error) (error, error) {
 		if len(c.r.Strays) == before {
 			break
 		}
-		others = c.hired.finish(ctx)
+		others = c.hired.finish(whole)
 	}
 	return others, nil
 }

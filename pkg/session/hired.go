@@ -142,7 +142,7 @@ func (m *Manager) enginesOf(rec *store.Session) []engines.Engine {
 	}
 	all := dir.Engines()
 	if _, err := dir.Config(); err != nil {
-		all = []engines.Engine{{Tool: "docker"}, {Tool: "podman"}}
+		all = []engines.Engine{engines.Here("docker"), engines.Here("podman")}
 		all = slices.DeleteFunc(all, func(e engines.Engine) bool { return !e.There() })
 	}
 	return all

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -49,6 +50,17 @@ func EnvNames() []string {
 		"CONTAINER_HOST", "CONTAINER_CONNECTION", "CONTAINERS_CONF", "CONTAINERS_STORAGE_CONF",
 		"CONTAINERD_ADDRESS", "CONTAINERD_NAMESPACE",
 	}
+}
+
+// Here is the engine that a tool talks to when it is called from here, without options.
+func Here(tool string) Engine {
+	e := Engine{Tool: tool, Env: map[string]string{}}
+	for _, k := range EnvNames() {
+		if v, ok := os.LookupEnv(k); ok {
+			e.Env[k] = v
+		}
+	}
+	return e
 }
 
 // Marked gives the engine as it is asked on behalf of the session with a cookie.

@@ -157,12 +157,8 @@ func (s *shim) asked(options []string) engines.Engine {
 	if tool == "docker-compose" {
 		tool = "docker"
 	}
-	e := engines.Engine{Tool: tool, Options: options, Env: map[string]string{}}
-	for _, k := range engines.EnvNames() {
-		if v, ok := os.LookupEnv(k); ok {
-			e.Env[k] = v
-		}
-	}
+	e := engines.Here(tool)
+	e.Options = options
 	return e
 }
 
