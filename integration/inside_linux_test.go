@@ -154,7 +154,7 @@ func TestKeptDaemonizes(t *testing.T) {
 				c := r.start(bin(), "close", "--grace", "600s", id)
 				eventually(t, "it is kept", func() bool {
 					_, ok := r.listed("work.kept-1")
-					return ok && r.inspect("work.kept-1").Processes == 1
+					return ok && r.inspect("work.kept-1").Processes > 0 // bash, and what it waits for
 				})
 				c.die()
 			}

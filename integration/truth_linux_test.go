@@ -102,10 +102,11 @@ func (r *rig) accounting(wrap []string, measure figure, said func(allocation) bo
 			}
 			id := r.open("holds")
 			defer r.closed(id, "--now")
-			nothing, _ := measure(id)
+			r.take(a, id, 0, wrap) // with what the box itself takes for its first command
+			first, _ := measure(id)
 			r.take(a, id, 0, wrap)
 			base, tier := measure(id)
-			base += base - nothing // the same once more
+			base += base - first // the same once more
 			r.take(a, id, a.mib, wrap)
 			truth := a.mib << 20
 			right := base
@@ -130,7 +131,7 @@ func (r *rig) accounting(wrap []string, measure figure, said func(allocation) bo
 // 2 MiB bigger.
 func (r *rig) take(a allocation, id string, mib uint64, wrap []string) {
 	r.t.Helper()
-	p := r.payloads(fmt.Sprintf("%s-%s-%d", id, a.kind, mib))
+	p := r.payloads(fmt.Sprintf("%s-%s-%s", id, a.kind, tag()))
 	exec := append([]string{"exec", id, "--"}, wrap...)
 	c := r.start(bin(), append(exec, p.argv("memory", "--arg", fmt.Sprintf("%s:%d", a.kind, mib))...)...)
 	r.t.Cleanup(func() { c.wait() })
