@@ -423,13 +423,14 @@ func markedKept(kept []Process, spared map[int]bool) (n int) {
 	return n
 }
 
-// waits says whether the rest of the close may wait for what others run.
+// waits says whether the rest of the close may wait for what others run: engines, and the
+// runtime of a container, which cannot be started before what is around it was thawed.
 func (c *closing) waits() bool {
-	return c.rec.Shims || slices.ContainsFunc(c.inside, (*closing).waits)
+	return c.rec.Shims || c.rec.Container != nil || slices.ContainsFunc(c.inside, (*closing).waits)
 }
 
 // endNested empties the boxes of the sessions inside this one, and closes those that need
-// not wait for others.
+// not wait for anybody.
 func (c *closing) endNested(ctx context.Context) {
 	for _, id := range c.m.children(&c.rec, c.box) {
 		if slices.ContainsFunc(c.inside, func(n *closing) bool { return n.r.ID == id }) {
