@@ -26,6 +26,9 @@ type CloseOptions struct {
 	Generation int
 	// Shared is what is done with daemons in it that serve others.
 	Shared Shared
+	// Along are references to sessions that the caller closes at the same time: no daemon is
+	// spared for who ends with those.
+	Along []string
 	// Reason is why it is closed, for the receipt; "" when it was asked for.
 	Reason string
 
@@ -124,6 +127,7 @@ func (c *closing) complete(ctx context.Context) (Receipt, error) {
 		return Receipt{}, err
 	}
 	if !o.DryRun {
+		c.settleServed()
 		c.takeReceipt()
 	}
 	if err != nil {
@@ -377,7 +381,7 @@ func (c *closing) spareMarked(ctx context.Context) {
 	if c.box == nil || c.rec.Cookie == "" || len(c.rec.KeptFrom) > 0 || c.rec.Container != nil {
 		return // what was kept once ends with the session that keeps it, and a container with its first process
 	}
-	spared := c.sparedPIDs()
+	spared := c.spared()
 	s := &Session{m: c.m, rec: c.rec, box: c.box}
 	beside := c.o.around
 	if beside == nil {
@@ -414,9 +418,9 @@ func (c *closing) spareMarked(ctx context.Context) {
 }
 
 // markedKept counts those that were kept for their own mark.
-func markedKept(kept []Process, spared map[int]bool) (n int) {
+func markedKept(kept []Process, spared map[proc.ID]bool) (n int) {
 	for i := range kept {
-		if !spared[kept[i].PID] {
+		if !spared[proc.ID{PID: kept[i].PID, Start: kept[i].Start}] {
 			n++
 		}
 	}

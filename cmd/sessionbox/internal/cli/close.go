@@ -113,7 +113,7 @@ func (a *app) close(ctx context.Context, o *closeOptions, refs []string) error {
 	if err != nil {
 		return err
 	}
-	so := session.CloseOptions{Shared: shared, Grace: o.grace, Now: o.now, DryRun: o.dryRun, Generation: o.generation}
+	so := session.CloseOptions{Shared: shared, Along: refs, Grace: o.grace, Now: o.now, DryRun: o.dryRun, Generation: o.generation}
 	var wg sync.WaitGroup
 	slots := make(chan struct{}, closeAtOnce)
 	for i, ref := range refs {
@@ -150,7 +150,7 @@ func (a *app) shared(ctx context.Context, m *session.Manager, o *closeOptions, r
 	}
 	served := 0
 	for _, ref := range refs {
-		all, _ := m.Served(ctx, ref) // the close says what is wrong with a reference
+		all, _ := m.Served(ctx, ref, refs...) // the close says what is wrong with a reference
 		for i := range all {
 			a.say("%s (%d) in %s serves %s", render.Clean(all[i].Comm), all[i].PID, ref, render.Clients(&all[i]))
 		}
