@@ -15,6 +15,7 @@ var notOnLineage = map[string]string{
 	"TestLogLastWords":    "it looks for who keeps the log among the members of a cgroup",
 	"TestLogPumpKilled":   "it looks for who keeps the log among the members of a cgroup",
 	"TestStrict":          "what a lineage box cannot hold leaves it without asking anybody",
+	"TestStrictInside":    "what a lineage box cannot hold leaves it without asking anybody",
 	"TestStrictCommands":  "what a lineage box cannot hold leaves it without asking anybody",
 	"TestOCISession":      "a container's cgroup is in that of the session",
 	"TestOCICommands":     "a container's cgroup is in that of the session",

@@ -414,6 +414,9 @@ func (c *closing) spareMarked(ctx context.Context) {
 	if n := markedKept(c.r.Kept[before:], spared); n > 0 {
 		c.note(fmt.Sprintf("%d processes with %s=1 were kept, as %s", n, EnvKeep, c.kept.Name()))
 	}
+	if c.rec.Shims {
+		c.note("what was kept looks for this session's shims, which go with it: what it has docker and others start from now on is marked by nobody")
+	}
 	c.m.event(store.Event{Event: "kept", ID: c.rec.ID, Name: c.rec.Name}, map[string]any{"session": c.kept.ID(), "name": c.kept.Name(), "processes": len(c.r.Kept) - before})
 }
 
