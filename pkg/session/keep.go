@@ -293,6 +293,11 @@ func (s *Session) receive(ctx context.Context, t store.Task) (int, error) {
 // same session, if any, and with this one's ceilings. Directories for temporary files that tmp names stay
 // for as long as it is open.
 func (s *Session) openKept(ctx context.Context, beside *Session, tmp ...string) (*Session, error) {
+	if s.rec.Kind == store.KindSystemd { // whose unit would never come up
+		if err := beside.aroundThawed(); err != nil {
+			return nil, err
+		}
+	}
 	rec, ag, err := s.m.newRecord(&OpenOptions{Labels: s.rec.Labels, Kind: s.rec.Kind, Grace: &s.rec.Grace, OOM: s.rec.OOMPolicy, PrivateTmp: s.rec.PrivateTmp, Shims: s.rec.Shims})
 	if err != nil {
 		return nil, err
