@@ -450,7 +450,7 @@ func (c *closing) endNested(ctx context.Context) {
 			n.bequeath() // before our own kill comes upon what was kept of it
 			c.inside = append(c.inside, n)
 		}
-		c.oneLook(false) // its processes have gone
+		c.lookAnew()
 	}
 }
 
@@ -578,6 +578,15 @@ func (c *closing) used() (UsageInfo, bool) {
 func (c *closing) oneLook(on bool) {
 	if b, ok := c.box.(*lineageBox); ok {
 		b.oneLook(on)
+	}
+}
+
+// lookAnew has a lineage box look anew when a session inside was emptied: its processes have
+// gone, and who was kept of it is another session's, that was not there at the last look.
+func (c *closing) lookAnew() {
+	if b, ok := c.box.(*lineageBox); ok {
+		b.survey.forget()
+		b.oneLook(false)
 	}
 }
 
