@@ -361,7 +361,9 @@ func TestKeepMarkFrozenAround(t *testing.T) {
 	r.run("freeze", parent).must(t, 0, "freeze")
 	receipt := r.closed(child, "--now")
 	inner.stopped()
-	told := slices.ContainsFunc(receipt.Notes, func(n string) bool { return strings.Contains(n, "could not all be") && strings.Contains(n, "is frozen") })
+	told := slices.ContainsFunc(receipt.Notes, func(n string) bool {
+		return strings.Contains(n, "could not all be") && strings.Contains(n, "is frozen")
+	})
 	if manager := r.box == "systemd"; told != manager || len(receipt.Kept) == 0 != manager {
 		t.Errorf("the notes are %q, kept was %+v", receipt.Notes, receipt.Kept)
 	}
