@@ -5,6 +5,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -308,5 +309,137 @@ func TestServesAsked(t *testing.T) {
 		}
 		r.closed(kept, graceFlags()...)
 		server.stopped()
+	}
+}
+
+// serves starts a daemon in a session, and gives its socket.
+func (r *rig) serves(id, name string) (server payloads, socket string) {
+	r.t.Helper()
+	server, socket = r.payloads(name), filepath.Join(r.home, name+".sock")
+	r.detach(id, server.argv("daemon", "--socket", socket)...)
+	server.await(1)
+	eventually(r.t, "socket", func() bool { _, err := os.Stat(socket); return err == nil })
+	return server, socket
+}
+
+// calls has a client of a daemon run in a session.
+func (r *rig) calls(id, name, socket string, before ...string) payloads {
+	r.t.Helper()
+	client := r.payloads(name)
+	r.detach(id, append(before, client.argv("client", "--socket", socket)...)...)
+	client.await(1)
+	client.ticking()
+	return client
+}
+
+// TestServesAround: who ends with the session around another, or in one beside it there, is
+// nobody that a daemon in that other could be spared for.
+func TestServesAround(t *testing.T) {
+	for _, shims := range []string{"false", "true"} { // with them, the inner one is closed last
+		for _, how := range []string{"", "--spare"} {
+			t.Run("shims="+shims+how, func(t *testing.T) {
+				r := newRig(t)
+				r.env = append(r.env, "SESSIONBOX_SHIMS="+shims)
+				outer := r.open("around")
+				inner := r.exec(outer, bin(), "open", "--name", "around-inner").must(t, 0, "open inside a session").text()
+				beside := r.exec(outer, bin(), "open", "--name", "around-beside").must(t, 0, "open inside a session").text()
+				server, socket := r.serves(inner, "server")
+				second, another := r.serves(inner, "second")
+				clients := []payloads{r.calls(outer, "client", socket), r.calls(beside, "client-beside", another)}
+				eventually(t, "the connections", func() bool { return len(r.inspect(inner).Served) == 2 })
+				flags := graceFlags()
+				if how != "" {
+					flags = append(flags, how)
+				}
+				r.closed(outer, flags...)
+				for _, p := range append(clients, server, second) {
+					p.stopped()
+				}
+				r.nothing("after the close")
+			})
+		}
+	}
+}
+
+// TestServesOutsideAround: somebody outside of both is one to spare a daemon for.
+func TestServesOutsideAround(t *testing.T) {
+	r := newRig(t)
+	outer := r.open("around")
+	inner := r.exec(outer, bin(), "open", "--name", "around-inner").must(t, 0, "open inside a session").text()
+	server, socket := r.serves(inner, "server")
+	second, another := r.serves(inner, "second")
+	within := r.calls(outer, "client", another)
+	client := r.canaryWith("client", syscall.SysProcAttr{}, escape(), "--socket", socket)
+	eventually(t, "the connections", func() bool { return len(r.inspect(inner).Served) == 2 })
+	receipt := r.closed(outer, graceFlags()...)
+	within.stopped()
+	second.stopped()
+	server.ticking()
+	if len(receipt.Nested) != 1 {
+		t.Fatalf("the receipt has the nested %+v", receipt.Nested)
+	}
+	s := servedBy(receipt.Nested[0].Served, "escape")
+	if s == nil || len(receipt.Nested[0].Served) != 1 || !s.Spared || s.In == "" || s.Clients[0].PID != client.id.pid {
+		t.Fatalf("the receipt says %+v", receipt.Nested[0].Served)
+	}
+	r.closed(s.In, graceFlags()...)
+	server.stopped()
+	r.nothing("after the close")
+}
+
+// TestServesOwnerAround: the owner of the session around another is on the side of who
+// closes both.
+func TestServesOwnerAround(t *testing.T) {
+	r := newRig(t)
+	outer := r.open("around")
+	inner := r.exec(outer, bin(), "open", "--name", "around-inner").must(t, 0, "open inside a session").text()
+	server, socket := r.serves(inner, "server")
+	client := r.canaryWith("client", syscall.SysProcAttr{}, escape(), "--socket", socket)
+	r.run("open", "--take-over", "--name", "around", "--backend", r.box, "--owner-pid", strconv.Itoa(client.id.pid)).must(t, 0, "open --take-over")
+	eventually(t, "the connection", func() bool { return len(r.inspect(inner).Served) == 1 })
+	receipt := r.closed(outer, graceFlags()...)
+	server.stopped()
+	if len(receipt.Nested) != 1 || len(receipt.Nested[0].Served) != 1 || receipt.Nested[0].Served[0].Spared || !receipt.Nested[0].Served[0].Clients[0].Owner {
+		t.Errorf("the receipt says %+v", receipt.Nested)
+	}
+	r.nothing("after the close")
+}
+
+// TestServesClosedAlong: sessions that are closed at once are no reason to spare what they
+// have of each other, in whatever order they end; who asks to be kept is.
+func TestServesClosedAlong(t *testing.T) {
+	r := newRig(t)
+	for _, what := range []string{"named", "all", "kept"} {
+		a, b := r.open("along-a-"+what), r.open("along-b-"+what)
+		server, socket := r.serves(a, "server-"+what)
+		other, otherSocket := r.serves(b, "other-"+what)
+		var before []string
+		if what == "kept" {
+			before = []string{"env", session.EnvKeep + "=1"}
+		}
+		client := r.calls(b, "client-"+what, socket, before...)
+		r.calls(a, "client-of-other-"+what, otherSocket)
+		for _, id := range []string{a, b} {
+			eventually(t, "the connections", func() bool { return len(r.inspect(id).Served) == 1 })
+		}
+		args := append([]string{"close", "--grace", "0"}, a, b)
+		if what == "all" {
+			args = []string{"close", "--grace", "0", "--all"}
+		}
+		r.run(args...).must(t, 0, "close")
+		other.stopped()
+		if what == "kept" {
+			client.ticking()
+			server.ticking()
+			for _, i := range r.list() {
+				if !strings.Contains(i.Name, ".kept-") {
+					t.Errorf("%s is left", i.Name)
+				}
+				r.closed(i.ID, "--now")
+			}
+		}
+		server.stopped()
+		client.stopped()
+		r.nothing("after the close")
 	}
 }

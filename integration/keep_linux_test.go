@@ -348,3 +348,49 @@ func TestKeepMarkCrashes(t *testing.T) {
 	}
 	r.nothing("at the end")
 }
+
+// TestKeepMarkFrozenAround: who is to be kept of a session that lies in a frozen one is kept
+// there, standing still, where a box can be made without starting anything; a manager would
+// wait for what it starts, and the close says that it could not be kept.
+func TestKeepMarkFrozenAround(t *testing.T) {
+	r := newRig(t)
+	parent, child, outer, inner := nested(r, "frozen")
+	p := r.payloads("marked")
+	r.detach(child, append([]string{"env", session.EnvKeep + "=1"}, p.argv("payload")...)...)
+	p.await(1)
+	r.run("freeze", parent).must(t, 0, "freeze")
+	receipt := r.closed(child, "--now")
+	inner.stopped()
+	told := slices.ContainsFunc(receipt.Notes, func(n string) bool {
+		return strings.Contains(n, "could not all be") && strings.Contains(n, "is frozen")
+	})
+	if manager := r.box == "systemd"; told != manager || len(receipt.Kept) == 0 != manager {
+		t.Errorf("the notes are %q, kept was %+v", receipt.Notes, receipt.Kept)
+	}
+	r.run("thaw", parent).must(t, 0, "thaw")
+	outer.ticking()
+	if len(receipt.Kept) > 0 {
+		p.ticking()
+	}
+	r.closed(parent, graceFlags()...)
+	p.stopped()
+	r.nothing("at the end")
+}
+
+// TestKeepMarkContainer: what is in the cgroup of an engine's container is ended by the engine,
+// wherever it is moved. It is not told to be kept.
+func TestKeepMarkContainer(t *testing.T) {
+	r := newRig(t)
+	p := r.payloads("marked")
+	id := r.open("work", graceFlags()...)
+	dir := filepath.Join(r.inspect(id).Box.Path, "docker-"+strings.Repeat("0123456789abcdef", 4)+".scope")
+	script := `mkdir "$D" && echo $$ >"$D/cgroup.procs" && exec "$@"`
+	r.detach(id, append([]string{"env", session.EnvKeep + "=1", "D=" + dir, "sh", "-c", script, "engine"}, p.argv("payload")...)...)
+	p.await(1)
+	receipt := r.closed(id)
+	p.stopped()
+	if len(receipt.Kept) > 0 {
+		t.Errorf("the receipt says that %+v was kept", receipt.Kept)
+	}
+	r.nothing("at the end")
+}

@@ -622,3 +622,113 @@ func TestOCIForged(t *testing.T) {
 	}
 	r.nothing("after the close")
 }
+
+// noting gives a bundle whose poststop hook notes that it ran.
+func (r *rig) noting(name string) (bundle, noted string) {
+	r.t.Helper()
+	noted = filepath.Join(r.home, name+"-noted")
+	return r.bundle("bundle-"+name, func(s *specs.Spec) {
+		s.Hooks = &specs.Hooks{Poststop: []specs.Hook{{Path: "/bin/sh", Args: []string{"sh", "-c", "echo x >" + noted}, Env: []string{"PATH=/usr/bin:/bin"}}}}
+	}), noted
+}
+
+// TestOCIFrozen: a container that stands still, or lies in a session that does, is cleared up
+// behind by its runtime as any other: when nothing stands still any more.
+func TestOCIFrozen(t *testing.T) {
+	rt := runtimes(t)[0]
+	for _, how := range []string{"freeze", "hibernate", "idle"} {
+		for _, inside := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s,inside=%v", how, inside), func(t *testing.T) {
+				r := newRig(t)
+				var flags []string
+				if how == "idle" {
+					flags = []string{"--idle-timeout", "1s", "--idle-action", "freeze"}
+				}
+				dir, noted := r.noting("frozen")
+				oci := []string{"--oci", dir, "--runtime", rt}
+				if !inside {
+					flags = append(flags, oci...)
+				}
+				id := r.open("around", flags...)
+				if inside {
+					r.exec(id, append([]string{bin(), "open", "--name", "container"}, oci...)...).must(t, 0, "open inside a session")
+				}
+				switch how {
+				case "idle":
+					eventually(t, "it to be frozen", func() bool { return r.reconcile()[id].Action == "frozen" })
+				default:
+					r.run(how, id).must(t, 0, how)
+				}
+				if !r.inspect(id).Box.Frozen {
+					t.Fatal("it is not frozen")
+				}
+				receipt := r.closed(id, "--now")
+				if _, err := os.Stat(noted); err != nil {
+					t.Errorf("the hook did not run: %v (%q, %+v)", err, receipt.Notes, receipt.Nested)
+				}
+				r.nothing("after the close")
+			})
+		}
+	}
+}
+
+// TestOCIFrozenAround: of a container in a session that stands still, and is not closed, no
+// runtime is called: it would stand still as well. The close says so.
+func TestOCIFrozenAround(t *testing.T) {
+	rt := runtimes(t)[0]
+	r := newRig(t)
+	dir, noted := r.noting("frozen")
+	outer := r.open("around")
+	inner := r.exec(outer, bin(), "open", "--name", "container", "--oci", dir, "--runtime", rt).must(t, 0, "open inside a session").text()
+	r.run("freeze", outer).must(t, 0, "freeze")
+	receipt := r.closed(inner, "--now")
+	if !slices.ContainsFunc(receipt.Notes, func(n string) bool { return strings.Contains(n, "was not called") && strings.Contains(n, "is frozen") }) {
+		t.Errorf("the receipt says nothing of it: %q", receipt.Notes)
+	}
+	if _, err := os.Stat(noted); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the hook ran: %v", err)
+	}
+	r.closed(outer)
+	r.nothing("after the close")
+}
+
+// TestOCIServes: a daemon in a container serves others, and nothing in a container outlives
+// it: it is not told to be spared, whatever was asked for.
+func TestOCIServes(t *testing.T) {
+	rt := runtimes(t)[0]
+	for _, flag := range []string{"", "--spare"} {
+		t.Run("close"+flag, func(t *testing.T) {
+			r := newRig(t)
+			dir := r.bundle("bundle", nil)
+			program, err := os.ReadFile(escape())
+			if err == nil {
+				err = os.WriteFile(filepath.Join(dir, "rootfs", "bin", "escape"), program, 0o755)
+			}
+			work := filepath.Join(dir, "rootfs", "tmp", "work")
+			if err == nil {
+				err = os.Mkdir(work, 0o777)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			id := r.open("work", "--oci", dir, "--runtime", rt)
+			r.detach(id, "/bin/escape", "daemon", "--dir", "/tmp/work", "--socket", "/tmp/s")
+			socket := filepath.Join(dir, "rootfs", "tmp", "s")
+			eventually(t, "socket", func() bool { _, err := os.Stat(socket); return err == nil })
+			r.canaryWith("client", syscall.SysProcAttr{}, escape(), "--socket", socket)
+			eventually(t, "the connection", func() bool { return len(r.inspect(id).Served) == 1 })
+			if s := r.inspect(id).Served[0]; s.Spared {
+				t.Error("inspect says that a close would spare it")
+			}
+			flags := []string{"--now"}
+			if flag != "" {
+				flags = append(flags, flag)
+			}
+			receipt := r.closed(id, flags...)
+			if len(receipt.Served) != 1 || receipt.Served[0].Spared || len(receipt.Kept) > 0 {
+				t.Errorf("the receipt says %+v, kept %+v", receipt.Served, receipt.Kept)
+			}
+			r.nothing("after the close")
+		})
+	}
+}

@@ -173,6 +173,24 @@ func renamed(dir string) []string {
 	return []string{"sh", "-c", "mv " + dir + " " + dir + "-x && mv " + dir + "-x " + dir}
 }
 
+// TestStrictInside: a strict session without shims, in one that has some, runs what it is told
+// to: the shims around it would have to note what it may not write.
+func TestStrictInside(t *testing.T) {
+	r := newRig(t)
+	e := r.engine()
+	outer := r.open("outer", "--shims")
+	inner := r.exec(outer, bin(), "open", "--name", "inner", "--strict").must(t, 0, "open inside a session").text()
+	container := r.exec(outer, bin(), "exec", inner, "--", "docker", "run", "-d", "bb").must(t, 0, "docker in the strict session").text()
+	if labels := labelsIn(e.args(container)); len(labels) > 0 || !e.there(container) {
+		t.Errorf("the container is there: %v, with the labels %v", e.there(container), labels)
+	}
+	within := r.exec(outer, "docker", "run", "-d", "bb").must(t, 0, "docker in the session around").text()
+	r.closed(outer, graceFlags()...)
+	if !e.there(container) || e.there(within) {
+		t.Errorf("after the close: that of the strict session is there: %v, that of the session around: %v", e.there(container), e.there(within))
+	}
+}
+
 // TestStrictHeld: no environment, no directory to begin in, no copy put elsewhere and no
 // other file system of the same kind opens what was said to be closed.
 func TestStrictHeld(t *testing.T) {

@@ -27,6 +27,9 @@ type CloseOptions struct {
 	Generation int
 	// Shared is what is done with daemons in it that serve others.
 	Shared Shared
+	// Along are references to sessions that the caller closes at the same time: no daemon is
+	// spared for who ends with those.
+	Along []string
 	// Reason is why it is closed, for the receipt; "" when it was asked for.
 	Reason string
 
@@ -125,6 +128,7 @@ func (c *closing) complete(ctx context.Context) (Receipt, error) {
 		return Receipt{}, err
 	}
 	if !o.DryRun {
+		c.settleServed()
 		c.takeReceipt(err == nil)
 	}
 	if err != nil {
@@ -425,7 +429,7 @@ func (c *closing) spareMarked(ctx context.Context) {
 	if c.box == nil || c.rec.Cookie == "" || len(c.rec.KeptFrom) > 0 || c.rec.Container != nil {
 		return // what was kept once ends with the session that keeps it, and a container with its first process
 	}
-	spared := c.sparedPIDs()
+	spared := c.spared()
 	s := &Session{m: c.m, rec: c.rec, box: c.box}
 	beside := c.o.around
 	if beside == nil {
@@ -458,26 +462,30 @@ func (c *closing) spareMarked(ctx context.Context) {
 	if n := markedKept(c.r.Kept[before:], spared); n > 0 {
 		c.note(fmt.Sprintf("%d processes with %s=1 were kept, as %s", n, EnvKeep, c.kept.Name()))
 	}
+	if c.rec.Shims {
+		c.note("what was kept looks for this session's shims, which go with it: what it has docker and others start from now on is marked by nobody")
+	}
 	c.m.event(store.Event{Event: "kept", ID: c.rec.ID, Name: c.rec.Name}, map[string]any{"session": c.kept.ID(), "name": c.kept.Name(), "processes": len(c.r.Kept) - before})
 }
 
 // markedKept counts those that were kept for their own mark.
-func markedKept(kept []Process, spared map[int]bool) (n int) {
+func markedKept(kept []Process, spared map[proc.ID]bool) (n int) {
 	for i := range kept {
-		if !spared[kept[i].PID] {
+		if !spared[proc.ID{PID: kept[i].PID, Start: kept[i].Start}] {
 			n++
 		}
 	}
 	return n
 }
 
-// waits says whether the rest of the close may wait for what others run.
+// waits says whether the rest of the close may wait for what others run: engines, and the
+// runtime of a container, which cannot be started before what is around it was thawed.
 func (c *closing) waits() bool {
-	return c.rec.Shims || slices.ContainsFunc(c.inside, (*closing).waits)
+	return c.rec.Shims || c.rec.Container != nil || slices.ContainsFunc(c.inside, (*closing).waits)
 }
 
 // endNested empties the boxes of the sessions inside this one, and closes those that need
-// not wait for others.
+// not wait for anybody.
 func (c *closing) endNested(ctx context.Context) {
 	for _, id := range c.m.children(&c.rec, c.box) {
 		if slices.ContainsFunc(c.inside, func(n *closing) bool { return n.r.ID == id }) {
@@ -491,7 +499,7 @@ func (c *closing) endNested(ctx context.Context) {
 			n.bequeath() // before our own kill comes upon what was kept of it
 			c.inside = append(c.inside, n)
 		}
-		c.oneLook(false) // its processes have gone
+		c.lookAnew()
 	}
 }
 
@@ -634,6 +642,15 @@ func (c *closing) used() (UsageInfo, bool) {
 func (c *closing) oneLook(on bool) {
 	if b, ok := c.box.(*lineageBox); ok {
 		b.oneLook(on)
+	}
+}
+
+// lookAnew has a lineage box look anew when a session inside was emptied: its processes have
+// gone, and who was kept of it is another session's, that was not there at the last look.
+func (c *closing) lookAnew() {
+	if b, ok := c.box.(*lineageBox); ok {
+		b.survey.forget()
+		b.oneLook(false)
 	}
 }
 

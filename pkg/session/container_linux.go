@@ -274,26 +274,78 @@ func (s *Session) callRuntime(ctx context.Context, view string, args ...string) 
 	if err != nil {
 		return recordError(err)
 	}
-	defer said.Close()
 	ctx, cancel := context.WithTimeout(ctx, runtimeTime)
 	defer cancel()
 	cmd := exec.Command(helper, append([]string{ContainerArg, containerRun, view}, append(s.m.runtimeArgs(&s.rec), args...)...)...)
 	cmd.Env = append(plainEnv(), sessionEnv(&s.rec)...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = "/", said, said
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	if err := s.box.Start(ctx, helperLeaf, cmd); err != nil {
-		return fmt.Errorf("start the runtime: %w", err)
+	call := startCall(ctx, s.box, cmd)
+	err = call.wait(ctx)
+	if errors.Is(err, errCallLeft) {
+		return s.runtimeError(args[0], nil, ctx.Err()) // the call has the file still
 	}
-	stop := context.AfterFunc(ctx, func() { cmd.Process.Kill() })
-	defer stop()
-	if err := cmd.Wait(); err != nil {
-		if ctx.Err() != nil {
-			err = ctx.Err()
+	defer said.Close()
+	if started := (*startError)(nil); err == nil || errors.As(err, &started) {
+		return err
+	}
+	if ctx.Err() != nil {
+		err = ctx.Err()
+	}
+	text, _ := io.ReadAll(io.LimitReader(io.NewSectionReader(said, 0, 1<<20), 4096))
+	return s.runtimeError(args[0], text, err)
+}
+
+// call is a call of the runtime. It is waited for beside: a process that is born into a frozen
+// box does not even count as started, and one in state D does not end.
+type call struct {
+	begun chan *os.Process
+	ended chan error
+}
+
+func startCall(ctx context.Context, box Box, cmd *exec.Cmd) *call {
+	c := &call{begun: make(chan *os.Process, 1), ended: make(chan error, 1)}
+	go func() {
+		if err := box.Start(ctx, helperLeaf, cmd); err != nil {
+			c.ended <- &startError{err}
+			return
 		}
-		text, _ := io.ReadAll(io.LimitReader(io.NewSectionReader(said, 0, 1<<20), 4096))
-		return s.runtimeError(args[0], text, err)
+		c.begun <- cmd.Process
+		c.ended <- cmd.Wait()
+	}()
+	return c
+}
+
+// startError is why the runtime was not started.
+type startError struct{ err error }
+
+func (e *startError) Error() string { return "start the runtime: " + e.err.Error() }
+func (e *startError) Unwrap() error { return e.err }
+
+// errCallLeft says that a call was left alone: the kill of the box ends it, or names it as a
+// survivor.
+var errCallLeft = errors.New("it does not end")
+
+// wait waits until the call has ended; at the end of ctx it is killed.
+func (c *call) wait(ctx context.Context) error {
+	select {
+	case err := <-c.ended:
+		return err
+	case <-ctx.Done():
 	}
-	return nil
+	select {
+	case p := <-c.begun:
+		p.Kill()
+	default:
+	}
+	brief := time.NewTimer(endingTime)
+	defer brief.Stop()
+	select {
+	case err := <-c.ended:
+		return err
+	case <-brief.C:
+		return errCallLeft
+	}
 }
 
 func (s *Session) runtimeError(what string, said []byte, err error) error {
@@ -495,8 +547,14 @@ func (s *Session) startInside(ctx context.Context, cmd *exec.Cmd, leaf string) e
 	defer cancel()
 	cmd.Process.Kill() // it may be in our leaf by now; a child that nobody has waited for
 	kerr := s.box.Kill(kill, leaf)
-	if kerr == nil {
+	ended := make(chan struct{})
+	go func() { // in state D it does not end
+		defer close(ended)
 		cmd.Wait()
+	}()
+	select {
+	case <-ended:
+	case <-kill.Done():
 	}
 	if err != nil {
 		return errors.Join(&Error{Kind: ErrTimeout, Session: s.Name(), Text: filepath.Base(s.rec.Container.Runtime) + " exec does not come to an end", Err: wait.Err(), Retry: true,
@@ -527,6 +585,13 @@ func (m *Manager) deleteContainer(ctx context.Context, rec *store.Session, box B
 	s := &Session{m: m, rec: *rec, box: box}
 	bound, cancel := context.WithTimeout(ctx, deleteTime)
 	defer cancel()
+	// What was frozen in it has ended with the rest. Around it is not ours to thaw.
+	if err := box.Thaw(bound); err != nil {
+		m.log.Debug("thaw the box of a container", "session", rec.ID, "err", err)
+	}
+	if frozen, err := box.Frozen(); err != nil || frozen {
+		return errors.Join(errors.New("the container's runtime was not called, nor the hooks that it runs at the end: what the box is in is frozen"), err), nil
+	}
 	failed = s.callRuntime(bound, viewNow(cgroupOf(box)), "delete", "--force", rec.Container.ID)
 	kill, done := context.WithTimeout(context.WithoutCancel(ctx), killTime)
 	defer done()

@@ -216,7 +216,7 @@ func (s *Session) discard(ctx context.Context) {
 // keepMarked moves those who carry SESSIONBOX_KEEP=1, or are spared, out of the box that is about to be
 // closed, into a session of their own, made unless given, and gives it and what it
 // moved. Who started them said so. It lies beside the outermost session that is closed.
-func (s *Session) keepMarked(ctx context.Context, kept, beside *Session, spared map[int]bool) (*Session, []Process, error) {
+func (s *Session) keepMarked(ctx context.Context, kept, beside *Session, spared map[proc.ID]bool) (*Session, []Process, error) {
 	members, err := s.box.Members("")
 	if err != nil {
 		return kept, nil, err
@@ -224,8 +224,12 @@ func (s *Session) keepMarked(ctx context.Context, kept, beside *Session, spared 
 	var moved []Process
 	marked := make([]bool, len(members))
 	each(len(members), func(i int) {
-		env, err := proc.Env(members[i].PID, EnvKeep)
-		marked[i] = (err == nil && env[EnvKeep] == "1" || spared[members[i].PID]) && !isHelper(members[i]) && !nestedLeaf(members[i].Leaf)
+		m := members[i]
+		if nestedLeaf(m.Leaf) || engineLeaf(m.Leaf) { // of another session, or of a container, which its engine ends
+			return
+		}
+		env, err := proc.Env(m.PID, EnvKeep)
+		marked[i] = (err == nil && env[EnvKeep] == "1" || isOneOf(spared, m.PID)) && !isHelper(m)
 	})
 	now := ticksNow()
 	for i, m := range members {
@@ -255,6 +259,15 @@ func (s *Session) keepMarked(ctx context.Context, kept, beside *Session, spared 
 	return kept, moved, nil
 }
 
+// isOneOf says whether a pid is that of one of some processes still.
+func isOneOf(ids map[proc.ID]bool, pid int) bool {
+	if len(ids) == 0 {
+		return false
+	}
+	st, err := proc.ReadStat(pid)
+	return err == nil && ids[proc.ID{PID: pid, Start: st.Start}]
+}
+
 // receive records a task of another session as one of this.
 func (s *Session) receive(ctx context.Context, t store.Task) (int, error) {
 	wait, cancel := context.WithTimeout(ctx, lockTime)
@@ -280,6 +293,11 @@ func (s *Session) receive(ctx context.Context, t store.Task) (int, error) {
 // same session, if any, and with this one's ceilings. Directories for temporary files that tmp names stay
 // for as long as it is open.
 func (s *Session) openKept(ctx context.Context, beside *Session, tmp ...string) (*Session, error) {
+	if s.rec.Kind == store.KindSystemd { // whose unit would never come up
+		if err := beside.aroundThawed(); err != nil {
+			return nil, err
+		}
+	}
 	rec, ag, err := s.m.newRecord(&OpenOptions{Labels: s.rec.Labels, Kind: s.rec.Kind, Grace: &s.rec.Grace, OOM: s.rec.OOMPolicy, PrivateTmp: s.rec.PrivateTmp, Shims: s.rec.Shims})
 	if err != nil {
 		return nil, err

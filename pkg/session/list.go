@@ -250,7 +250,7 @@ func (m *Manager) inspect(rec *store.Session, problem string, o InspectOptions) 
 		if !o.brief {
 			i.Idle = m.idleInfo(rec, box)
 			if o.Others {
-				i.Served = m.served(rec, box, SharedAuto)
+				i.Served = (&serving{m: m, rec: rec, box: box}).find()
 			}
 			i.MemoryWatch = memoryWatchInfo(rec, i.Box.Frozen)
 			if l, ok := box.(*lineageBox); ok {

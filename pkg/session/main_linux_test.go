@@ -27,6 +27,12 @@ func TestMain(m *testing.M) {
 	if len(os.Args) == 3 && os.Args[1] == "adopt-parent" {
 		os.Exit(adoptParent(os.Args[2]))
 	}
+	if len(os.Args) == 3 && os.Args[1] == "listen" {
+		os.Exit(listen(os.Args[2]))
+	}
+	if len(os.Args) == 3 && os.Args[1] == "dial" {
+		os.Exit(dial(os.Args[2]))
+	}
 	os.Exit(run(m))
 }
 

@@ -342,9 +342,10 @@ func setHigh(ctx context.Context, box Box, high memlimit.Size) error {
 	return nil
 }
 
-// MemoryClose closes a session because there is no memory, with that much grace.
+// MemoryClose closes a session because there is no memory, with that much grace. What serves
+// others is ended with it: it may be what takes the memory, and nobody watches what was spared.
 func (m *Manager) MemoryClose(ctx context.Context, d MemoryDeed, grace time.Duration) (Receipt, error) {
-	return m.closeID(ctx, d.ID, CloseOptions{Grace: &grace, Reason: d.Reason,
+	return m.closeID(ctx, d.ID, CloseOptions{Grace: &grace, Reason: d.Reason, Shared: SharedInclude,
 		only: func(r *store.Session) bool { return d.may(r, memlimit.MayClose) == nil }}, true)
 }
 

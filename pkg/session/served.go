@@ -3,8 +3,10 @@ package session
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
+	"github.com/sessionbox/sessionbox/pkg/internal/proc"
 	"github.com/sessionbox/sessionbox/pkg/store"
 )
 
@@ -53,8 +55,22 @@ func (c Client) String() string {
 	return text
 }
 
-// Served finds the daemons of a session that serve others now.
-func (m *Manager) Served(ctx context.Context, ref string) ([]Served, error) {
+// serving is a look for the daemons of a session that serve others.
+type serving struct {
+	m   *Manager
+	rec *store.Session
+	box Box
+	how Shared
+	// around is the outermost session that is closed with this one, nil if it is closed by
+	// itself, and along are references to those that are closed at the same time: who ends
+	// with the session is nobody that its daemons could be spared for.
+	around *Session
+	along  []string
+}
+
+// Served finds the daemons of a session that serve others now, and that its close can spare.
+// along are sessions that are to be closed with it: their processes are no others.
+func (m *Manager) Served(ctx context.Context, ref string, along ...string) ([]Served, error) {
 	id, err := m.resolve(ref)
 	if err != nil {
 		return nil, err
@@ -63,12 +79,16 @@ func (m *Manager) Served(ctx context.Context, ref string) ([]Served, error) {
 	if err != nil {
 		return nil, m.lookupError(ref, err)
 	}
+	if rec.Container != nil {
+		return nil, nil // nothing in it outlives it
+	}
 	box, err := m.openBox(&rec)
 	if err != nil {
 		return nil, nil // nobody runs in it
 	}
 	defer box.Close()
-	return m.served(&rec, box, SharedAuto), ctx.Err()
+	s := serving{m: m, rec: &rec, box: box, along: along}
+	return s.find(), ctx.Err()
 }
 
 // serves finds them for a close.
@@ -76,21 +96,29 @@ func (c *closing) serves() {
 	if c.box == nil || len(c.rec.KeptFrom) > 0 { // what was kept once ends with the session that keeps it
 		return
 	}
-	c.r.Served = c.m.served(&c.rec, c.box, c.o.Shared)
+	s := serving{m: c.m, rec: &c.rec, box: c.box, how: c.o.Shared, around: c.o.around, along: c.o.Along}
+	c.r.Served = s.find()
 }
 
-// sparedPIDs are those that are spared as they, or who started them, serve others.
-func (c *closing) sparedPIDs() map[int]bool {
-	pids := map[int]bool{}
+// spared are those that are spared as they, or who started them, serve others.
+func (c *closing) spared() map[proc.ID]bool {
+	ids := map[proc.ID]bool{}
 	for i := range c.r.Served {
-		if c.r.Served[i].Spared {
-			pids[c.r.Served[i].PID] = true
+		if s := &c.r.Served[i]; s.Spared {
+			ids[proc.ID{PID: s.PID, Start: s.Start}] = true
 		}
 	}
-	if len(pids) > 0 {
-		withDescendants(c.box, pids)
+	if len(ids) > 0 {
+		withDescendants(c.box, ids)
 	}
-	return pids
+	return ids
+}
+
+// settleServed says of those that were to be spared whether they were.
+func (c *closing) settleServed() {
+	for i := range c.r.Served {
+		c.r.Served[i].Spared = c.r.Served[i].In != ""
+	}
 }
 
 // sparedNote says of the daemons that were spared where they are now.
@@ -99,6 +127,9 @@ func (c *closing) sparedNote(kept *Session) {
 		s := &c.r.Served[i]
 		if !s.Spared || s.In != "" { // or it was told
 			continue
+		}
+		if !slices.ContainsFunc(c.r.Kept, func(p Process) bool { return sameProcess(&p, &s.Process) }) {
+			continue // it could not be moved
 		}
 		clients := make([]string, len(s.Clients))
 		for k := range s.Clients {

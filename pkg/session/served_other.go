@@ -2,9 +2,11 @@
 
 package session
 
-import "github.com/sessionbox/sessionbox/pkg/store"
+import "github.com/sessionbox/sessionbox/pkg/internal/proc"
 
-// served: who is connected to whom is not told here.
-func (m *Manager) served(*store.Session, Box, Shared) []Served { return nil }
+// find: who is connected to whom is not told here.
+func (s *serving) find() []Served { return nil }
 
-func withDescendants(Box, map[int]bool) {}
+func withDescendants(Box, map[proc.ID]bool) {}
+
+func engineLeaf(string) bool { return false }

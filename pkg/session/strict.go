@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/sessionbox/sessionbox/pkg/internal/shim"
 	"github.com/sessionbox/sessionbox/pkg/store"
 )
 
@@ -23,11 +24,15 @@ func strictInfo(rec *store.Session) *StrictInfo {
 }
 
 // strictEnviron tells the commands of a strict session that it is one. tmux puts its
-// sockets where others of the session find them: the usual place is hidden.
+// sockets where others of the session find them: the usual place is hidden. The shims of a
+// session around it could note nothing: to it all records are read-only.
 func strictEnviron(rec *store.Session, env []string) []string {
 	env = slices.DeleteFunc(env, func(kv string) bool { return strings.HasPrefix(kv, EnvStrict+"=") })
 	if !rec.Strict {
 		return env
+	}
+	if !rec.Shims {
+		env = shim.Environ(env, "")
 	}
 	env = append(env, EnvStrict+"=1")
 	if rec.TmpDir == "" {

@@ -40,7 +40,7 @@ const noDir = "directory "
 // Start has start start cmd with all doors closed: cmd is, for that call, a process of the
 // program helper that closes them. The error is that of start, a [*Refused], a
 // [*NoDirectory], or what exec said, as exec.Cmd.Start gives it; ctx bounds the wait for it.
-// After an error cmd has ended.
+// After an error cmd has ended, or is killed and does not end for now.
 func Start(ctx context.Context, cmd *exec.Cmd, helper string, o Order, start func() error) error {
 	order, err := json.Marshal(o)
 	if err != nil {
@@ -73,8 +73,7 @@ func Start(ctx context.Context, cmd *exec.Cmd, helper string, o Order, start fun
 	if err == nil && len(said) == 0 {
 		return nil
 	}
-	_ = cmd.Process.Kill() // a child that nobody has waited for
-	_ = cmd.Wait()
+	end(cmd)
 	if err != nil {
 		return fmt.Errorf("wait until the doors are closed: %w", ctx.Err())
 	}
@@ -85,6 +84,26 @@ func Start(ctx context.Context, cmd *exec.Cmd, helper string, o Order, start fun
 		return &os.PathError{Op: "fork/exec", Path: path, Err: syscall.Errno(errno)}
 	}
 	return &Refused{Text: string(said)}
+}
+
+// endTime is how long a process that was killed is waited for.
+const endTime = time.Second
+
+// end ends a child that nobody has waited for. One in state D, or whose output somebody else
+// has as well, is waited for by nobody after a while.
+func end(cmd *exec.Cmd) {
+	_ = cmd.Process.Kill()
+	ended := make(chan struct{})
+	go func() {
+		_ = cmd.Wait()
+		close(ended)
+	}()
+	timeout := time.NewTimer(endTime)
+	defer timeout.Stop()
+	select {
+	case <-ended:
+	case <-timeout.C:
+	}
 }
 
 // refusal makes a [*Refused] of what says that no user namespace can be made.

@@ -41,7 +41,8 @@ A daemon that was founded in a session may serve others: somebody outside is con
 a unix socket of it, as a client to a tmux server or to the master of ssh connections. At a
 terminal it is asked what to do with it. Else it is spared if one of those is neither the
 session's owner nor who closes it: with all that it has started it is moved to a session
-of its own (NAME.kept-N), which its own close ends. --spare and --include decide.
+of its own (NAME.kept-N), which its own close ends. --spare and --include decide. Who is in
+a session that is closed along is not outside, and in a container none is spared.
 
 0 means that the kernel says nothing is left. Closing what is closed already does
 no harm: the earlier receipt is shown. With --json the answer is a list of
@@ -113,7 +114,7 @@ func (a *app) close(ctx context.Context, o *closeOptions, refs []string) error {
 	if err != nil {
 		return err
 	}
-	so := session.CloseOptions{Shared: shared, Grace: o.grace, Now: o.now, DryRun: o.dryRun, Generation: o.generation}
+	so := session.CloseOptions{Shared: shared, Along: refs, Grace: o.grace, Now: o.now, DryRun: o.dryRun, Generation: o.generation}
 	var wg sync.WaitGroup
 	slots := make(chan struct{}, closeAtOnce)
 	for i, ref := range refs {
@@ -150,7 +151,7 @@ func (a *app) shared(ctx context.Context, m *session.Manager, o *closeOptions, r
 	}
 	served := 0
 	for _, ref := range refs {
-		all, _ := m.Served(ctx, ref) // the close says what is wrong with a reference
+		all, _ := m.Served(ctx, ref, refs...) // the close says what is wrong with a reference
 		for i := range all {
 			a.say("%s (%d) in %s serves %s", render.Clean(all[i].Comm), all[i].PID, ref, render.Clients(&all[i]))
 		}
