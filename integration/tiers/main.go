@@ -1,5 +1,5 @@
-// Tiers runs the test tiers one after the other and says of each whether it passed,
-// failed or could not run. "make test" is this.
+// Tiers runs the test tiers one after the other, vm beside the others, and says of each
+// whether it passed, failed or could not run. "make test" is this.
 //
 //	go run ./integration/tiers                       all of them
 //	go run ./integration/tiers -tiers unit,cgroup    some
@@ -26,6 +26,7 @@ import (
 	"os/signal"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 )
@@ -55,19 +56,38 @@ func run(ctx context.Context, args []string, require string, stdout, stderr io.W
 		return 2
 	}
 
-	var results []result
-	for _, name := range chosen {
-		if ctx.Err() != nil {
-			results = append(results, result{tier: name, skipped: "interrupted"})
-			continue
-		}
-		fmt.Fprintf(stdout, "== tier %s\n", name)
-		began := time.Now()
-		r := runTier(ctx, name, slices.Contains(required, name), stdout, stderr)
-		r.took = time.Since(began)
-		results = append(results, r)
-	}
+	results := runAll(ctx, chosen, required, stdout, stderr)
 	return summarize(results, required, ctx.Err() != nil, stdout)
+}
+
+// runAll runs the tiers and gives the results in the order in which they were chosen.
+func runAll(ctx context.Context, chosen, required []string, stdout, stderr io.Writer) []result {
+	results := make([]result, len(chosen))
+	all := lanes(chosen)
+	var outs, errs sync.Mutex
+	var wg sync.WaitGroup
+	for i, lane := range all {
+		prefix := ""
+		if i > 0 {
+			prefix = strings.Join(lane, ",") + "| "
+		}
+		wg.Go(func() {
+			out := &laneWriter{mu: &outs, w: stdout, prefix: prefix, shared: len(all) > 1}
+			log := &laneWriter{mu: &errs, w: stderr, prefix: prefix, shared: len(all) > 1}
+			for _, name := range lane {
+				r := result{tier: name, skipped: "interrupted"}
+				if ctx.Err() == nil {
+					fmt.Fprintf(out, "== tier %s\n", name)
+					began := time.Now()
+					r = runTier(ctx, name, slices.Contains(required, name), out, log)
+					r.took = time.Since(began)
+				}
+				results[slices.Index(chosen, name)] = r
+			}
+		})
+	}
+	wg.Wait()
+	return results
 }
 
 // splitTiers reads a comma-separated list of tiers. A name that is none is an error:
@@ -76,7 +96,7 @@ func splitTiers(list string) ([]string, error) {
 	var names []string
 	for name := range strings.SplitSeq(list, ",") {
 		name = strings.TrimSpace(name)
-		if name == "" {
+		if name == "" || slices.Contains(names, name) {
 			continue
 		}
 		if known := append(tierNames(), extraTiers()...); !slices.Contains(known, name) {

@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"reflect"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -129,5 +131,35 @@ func TestFailuresAreToldAgain(t *testing.T) {
 	want := "-- tier x: TestA/b failed:\n    a.go:2: b is wrong\n-- tier x: TestQuiet failed:\n    q.go:1: quiet is wrong\nFAIL\ntier x: FAILED 0.0s: tests failed\n"
 	if out.String() != want {
 		t.Errorf("it says\n%s\nwant\n%s", out.String(), want)
+	}
+}
+
+// Of two lanes each line is whole, and says whose it is.
+func TestLanes(t *testing.T) {
+	for _, c := range []struct {
+		chosen string
+		want   [][]string
+	}{
+		{"unit,cgroup,systemd,vm", [][]string{{"unit", "cgroup", "systemd"}, {"vm"}}},
+		{"vm", [][]string{{"vm"}}},
+		{"cgroup", [][]string{{"cgroup"}}},
+	} {
+		if got := lanes(strings.Split(c.chosen, ",")); !reflect.DeepEqual(got, c.want) {
+			t.Errorf("lanes(%s) = %q, want %q", c.chosen, got, c.want)
+		}
+	}
+	var mu sync.Mutex
+	var out strings.Builder
+	a, b := &laneWriter{mu: &mu, w: &out, shared: true}, &laneWriter{mu: &mu, w: &out, prefix: "vm| ", shared: true}
+	for _, w := range []struct {
+		w    io.Writer
+		text string
+	}{{a, "on"}, {b, "two\nthr"}, {a, "e\n"}, {b, "ee\n"}} {
+		if n, err := io.WriteString(w.w, w.text); n != len(w.text) || err != nil {
+			t.Errorf("write %q: %d, %v", w.text, n, err)
+		}
+	}
+	if got, want := out.String(), "vm| two\none\nvm| three\n"; got != want {
+		t.Errorf("%q, want %q", got, want)
 	}
 }
