@@ -1,0 +1,43 @@
+package session
+
+import (
+	"context"
+)
+
+// listed says which pids are accounted for by the box: in a dry run they live.
+func (c *closing) listed(dry bool) map[int]bool {
+	pids := map[int]bool{}
+	if dry && c.box != nil {
+		members, _ := c.box.Members("") // with our own, which the receipt leaves out
+		for _, m := range members {
+			pids[m.PID] = true
+		}
+	}
+	return pids
+}
+
+// look is the dry run.
+func (c *closing) look(ctx context.Context) error {
+	if c.box != nil {
+		c.list()
+		for i := range c.r.Processes {
+			c.r.Processes[i].Fate = fateAlive
+		}
+		if u, err := c.box.Usage(""); err == nil {
+			c.r.Usage = usage(u)
+		}
+	}
+	for _, id := range c.m.children(&c.rec, c.box) {
+		if r, err := c.m.closeID(ctx, id, c.inner(), false); err == nil {
+			c.r.Nested = append(c.r.Nested, r)
+		}
+	}
+	var problems []string
+	c.r.Containers, c.r.Units, c.r.Jobs, problems = c.m.lookHired(ctx, &c.rec, true)
+	c.r.Notes = append(c.r.Notes, problems...)
+	if err := c.sweep(ctx, true); err != nil {
+		c.note(err.Error())
+	}
+	c.r.Tasks = c.tasks()
+	return nil
+}

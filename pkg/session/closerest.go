@@ -1,0 +1,208 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"syscall"
+	"time"
+
+	"github.com/sessionbox/sessionbox/pkg/internal/proc"
+	"github.com/sessionbox/sessionbox/pkg/store"
+)
+
+// rest is what is to be done when the box is empty: what others run for the session ends,
+// what is outside of the box, and the box itself.
+func (c *closing) rest(ctx context.Context) error {
+	whole := ctx
+	if c.box != nil || c.failed != nil {
+		ctx = context.WithoutCancel(ctx)
+	}
+	c.releaseHeirs() // when they could not be left our keepers, they need not stand still for others
+	waits := c.waits()
+	if waits {
+		c.passTurn()
+	}
+	nested := c.completeNested(ctx)
+	switch {
+	case c.failed != nil && nested == nil:
+		return c.failed
+	case c.failed != nil:
+		return errors.Join(c.failed, nested)
+	}
+	others := c.hired.finish(whole)
+	if waits {
+		c.takeTurn(ctx)
+	}
+	if boot, err := c.m.boot(); err == nil && c.rec.Boot != "" && c.rec.Boot != boot {
+		// Nothing of it can have lived on, and no unit either.
+		c.note("it ran before the last boot")
+		c.r.Tasks = c.tasks()
+		if err := errors.Join(nested, others); err != nil {
+			return err
+		}
+		return c.removeTmp(whole)
+	}
+	failed, left := c.m.deleteContainer(ctx, &c.rec, c.box)
+	if failed != nil {
+		c.note(failed.Error())
+	}
+	if err := c.leftover(left); err != nil {
+		return errors.Join(err, nested, others)
+	}
+	others, err := c.sweepAll(ctx, whole, others)
+	if err != nil {
+		return errors.Join(err, nested, others)
+	}
+	c.r.Tasks = c.tasks()
+	victimsOf(c.r.OOM, c.r.Tasks)
+	if nested != nil {
+		return errors.Join(nested, others)
+	}
+	if len(c.r.Survivors) > 0 {
+		return errors.Join(survivorsError(c.name(), &proc.SurvivorsError{Path: c.rec.Path, Survivors: c.r.Survivors}), others)
+	}
+	if others != nil { // the box goes, the record stays: the next close asks again
+		if err := c.keepRecord(ctx); err != nil {
+			c.note("its box stays, as its record could not: " + err.Error())
+			return others
+		}
+	}
+	if err := c.remove(ctx); err != nil {
+		return errors.Join(err, others)
+	}
+	if others != nil {
+		return others
+	}
+	return c.removeTmp(whole)
+}
+
+// strayRounds bounds how often others are asked again because strays were ended.
+const strayRounds = 3
+
+// sweepAll ends the strays, and what they have had others start until then: others is what
+// is known to be left of that, before and after. What asks them ends with whole.
+func (c *closing) sweepAll(ctx, whole context.Context, others error) (error, error) {
+	for range strayRounds {
+		before := len(c.r.Strays)
+		if err := c.sweep(ctx, false); err != nil {
+			return others, err
+		}
+		if len(c.r.Strays) == before {
+			break
+		}
+		others = c.hired.finish(whole)
+	}
+	return others, nil
+}
+
+// keepRecord makes sure that a session is found when its box is gone: by its own close, and
+// by that of the session around it.
+func (c *closing) keepRecord(ctx context.Context) error {
+	if err := c.m.store.MarkBoxless(); err != nil {
+		return err
+	}
+	if _, err := c.m.store.Get(c.rec.ID); !errors.Is(err, store.ErrNotFound) {
+		return nil
+	}
+	wait, cancel := context.WithTimeout(ctx, forgetTime)
+	defer cancel()
+	rec, at := c.rec, time.Now()
+	rec.State, rec.Closing = store.StateClosing, &at
+	err := c.m.store.Claim(wait, rec)
+	if errors.As(err, new(*store.NameTakenError)) {
+		rec.Name = ""
+		err = c.m.store.Claim(wait, rec)
+	}
+	return err
+}
+
+// sweep ends what carries the session's cookie outside the box. Where it cannot
+// be looked for, it cannot be said that nothing is left.
+//
+// The kill of a lineage box has looked for it itself, and knows what has better claims.
+func (c *closing) sweep(ctx context.Context, dry bool) error {
+	if b, ok := c.box.(*lineageBox); ok {
+		if dry {
+			c.r.Strays = append(c.r.Strays, b.strays(ctx)...)
+		}
+		return nil
+	}
+	skip := c.listed(dry)
+	for _, pid := range c.watching() {
+		skip[pid] = true
+	}
+	w, err := c.m.endStrays(ctx, &c.rec, skip, dry, c.now)
+	c.r.Strays = append(c.r.Strays, w.ended...)
+	c.r.Suspects = append(c.r.Suspects, w.suspects...)
+	c.r.Survivors = append(c.r.Survivors, w.left...)
+	c.r.Notes = append(c.r.Notes, w.notes...)
+	if err != nil {
+		return &Error{Kind: ErrUnsupported, Session: c.name(), Text: "processes outside its box could not be looked for", Err: err,
+			Hint: "close it from where /proc shows all of this user's processes"}
+	}
+	return nil
+}
+
+// removeTries is how often a box that was entered again is emptied again.
+const removeTries = 3
+
+// remove takes the empty box away.
+func (c *closing) remove(ctx context.Context) error {
+	if c.rec.Kind == store.KindSystemd {
+		defer c.m.turn(ctx, closeTurn)()
+	}
+	wait, cancel := context.WithTimeout(ctx, killTime)
+	defer cancel()
+	var err error
+	for range removeTries {
+		if c.box == nil {
+			err = c.m.removeUnit(wait, &c.rec)
+		} else {
+			err = c.box.Remove(wait)
+		}
+		if !errors.Is(err, syscall.EBUSY) {
+			break
+		}
+		// Somebody came in after the kill: a process elsewhere may move itself.
+		if err := c.end(ctx); err != nil {
+			return err
+		}
+		if len(c.r.Survivors) > 0 {
+			return survivorsError(c.name(), &proc.SurvivorsError{Path: c.rec.Path, Survivors: c.r.Survivors})
+		}
+	}
+	if c.box != nil {
+		c.sweepUp()
+	}
+	if isUnitLeft(err) {
+		c.m.store.Owe(c.rec.Unit) // the manager is told at the next open
+		c.note(err.Error())
+		return nil
+	}
+	if errors.Is(err, syscall.EBUSY) {
+		return &Error{Kind: ErrSurvivors, Session: c.name(), Text: "processes keep entering its box", Err: err, Retry: true}
+	}
+	if err != nil {
+		return fmt.Errorf("remove the box %s: %w", c.rec.Path, err)
+	}
+	return nil
+}
+
+// forget moves the session from the records to the history. That it is closed
+// is true whatever happens here, so failures are notes.
+func (c *closing) forget(ctx context.Context) error {
+	if err := c.m.appendReceipt(&c.r); err != nil {
+		c.note("not written to the history: " + err.Error())
+	}
+	wait, cancel := context.WithTimeout(ctx, forgetTime)
+	defer cancel()
+	if err := c.m.store.Remove(wait, c.rec.ID); err != nil {
+		c.note("its record could not be removed: " + err.Error())
+	}
+	return nil
+}
+
+// forgetTime bounds waiting for the lock of the names: a busy machine may have
+// hundreds opening and closing at once.
+const forgetTime = 30 * time.Second
