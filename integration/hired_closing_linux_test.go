@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -130,4 +131,34 @@ func TestHiredRecordLost(t *testing.T) {
 	if got, ok := fateOf(r.closed(id, "--now"), made); !ok || e.there(made) {
 		t.Errorf("the container is there: %t, the receipt says %+v", e.there(made), got)
 	}
+}
+
+// TestHiredBusGone: the manager cannot be reached, and would start a unit of the session
+// again. That is not called closed before it has been told.
+func TestHiredBusGone(t *testing.T) {
+	r := newRig(t)
+	if r.box != "systemd" {
+		t.Skip("no manager makes the boxes here")
+	}
+	id, unit := r.open("busless", "--shims"), "sbx-"+tag()+".service"
+	systemctl := func(verb string) string {
+		return r.start("systemctl", append(userFlag(), verb, unit)...).wait().text()
+	}
+	r.exec(id, append(append([]string{"systemd-run"}, userFlag()...), "--unit="+unit, "-p", "Restart=always", "-p", "RestartSec=1", "sleep", "600")...).must(t, 0, "systemd-run")
+	t.Cleanup(func() { systemctl("stop") })
+	show := hideBus(t)
+	receipt, o := r.close(id, "--now")
+	o.must(t, 4, "close without the manager")
+	if !slices.ContainsFunc(receipt.Units, func(u session.UnitInfo) bool { return u.Name == unit && u.Fate == session.FateSurvived }) {
+		t.Errorf("the receipt says of its unit: %+v", receipt.Units)
+	}
+	show()
+	eventually(t, "it is started again", func() bool { return systemctl("is-active") == "active" })
+	r.closed(id, "--now")
+	if got := systemctl("is-active"); got == "active" || got == "activating" {
+		t.Errorf("after the close the unit is %s", got)
+	}
+	// What only the manager could clear away goes with the next session's close.
+	r.closed(r.open("after"), "--now")
+	r.nothing("with the bus back")
 }

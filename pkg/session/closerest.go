@@ -99,11 +99,8 @@ func (c *closing) sweepAll(ctx, whole context.Context, others error) (error, err
 // keepRecord makes sure that a session is found when its box is gone: by its own close, and
 // by that of the session around it.
 func (c *closing) keepRecord(ctx context.Context) error {
-	if err := c.m.store.MarkBoxless(); err != nil {
-		return err
-	}
 	if _, err := c.m.store.Get(c.rec.ID); !errors.Is(err, store.ErrNotFound) {
-		return nil
+		return c.m.store.MarkBoxless(c.rec.ID)
 	}
 	wait, cancel := context.WithTimeout(ctx, forgetTime)
 	defer cancel()
@@ -114,7 +111,10 @@ func (c *closing) keepRecord(ctx context.Context) error {
 		rec.Name = ""
 		err = c.m.store.Claim(wait, rec)
 	}
-	return err
+	if err != nil {
+		return err
+	}
+	return c.m.store.MarkBoxless(rec.ID)
 }
 
 // sweep ends what carries the session's cookie outside the box. Where it cannot

@@ -84,10 +84,7 @@ func (m *Manager) children(rec *store.Session, box Box) []string {
 			if m.store.MayHaveLineage() { // it costs reading all records
 				ids = append(ids, m.recordedInside(rec, store.KindLineage)...)
 			}
-			if m.store.MayHaveBoxless() {
-				ids = append(ids, m.boxless(rec, ids)...)
-			}
-			return ids
+			return append(ids, m.boxless(rec, ids)...)
 		}
 	}
 	return m.recordedInside(rec, "")
@@ -95,11 +92,17 @@ func (m *Manager) children(rec *store.Session, box Box) []string {
 
 // boxless are the sessions inside of one, other than those known, whose close has removed
 // their box and is not finished.
-func (m *Manager) boxless(rec *store.Session, known []string) []string {
-	return slices.DeleteFunc(m.recordedInside(rec, ""), func(id string) bool {
-		r, err := m.store.Get(id)
-		return slices.Contains(known, id) || err != nil || r.State != store.StateClosing
-	})
+func (m *Manager) boxless(rec *store.Session, known []string) (ids []string) {
+	recs, err := m.store.Boxless()
+	if err != nil {
+		m.log.Debug("look for sessions without a box", "err", err)
+	}
+	for i := range recs {
+		if r := &recs[i]; r.Parent == rec.ID && r.State == store.StateClosing && !slices.Contains(known, r.ID) {
+			ids = append(ids, r.ID)
+		}
+	}
+	return ids
 }
 
 // onlyBox says of a session without a usable record that there is no other directory

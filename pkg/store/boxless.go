@@ -1,27 +1,52 @@
 package store
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 )
 
-// boxlessMark is a file that says that sessions here may have no box any more: a close has
-// removed it, and could not end what others run for the session.
-const boxlessMark = "boxless"
+// boxlessPrefix begins the name of a file that says that a session may have no box any more:
+// a close has removed it, and could not end what others run for the session.
+const boxlessPrefix = "boxless-"
 
-// MarkBoxless notes that a session here is recorded without a box, for good.
-func (s *Store) MarkBoxless() error {
-	f, err := os.OpenFile(filepath.Join(s.dirs.State, boxlessMark), os.O_WRONLY|os.O_CREATE, 0o600)
+func (s *Store) boxlessFile(id string) string { return filepath.Join(s.dirs.State, boxlessPrefix+id) }
+
+// MarkBoxless notes that a recorded session may have no box, until it is removed.
+func (s *Store) MarkBoxless(id string) error {
+	if err := s.checkSession(id); err != nil {
+		return fmt.Errorf("note that session %s has no box: %w", id, err)
+	}
+	f, err := os.OpenFile(s.boxlessFile(id), os.O_WRONLY|os.O_CREATE, 0o600)
 	if err != nil {
-		return fmt.Errorf("note that there are sessions without a box: %w", err)
+		return fmt.Errorf("note that session %s has no box: %w", id, err)
 	}
 	return f.Close()
 }
 
-// MayHaveBoxless says whether there was such a session. Who looks for those inside of another
-// one has to read all records then, as no kernel object names them.
-func (s *Store) MayHaveBoxless() bool {
-	_, err := os.Lstat(filepath.Join(s.dirs.State, boxlessMark))
-	return err == nil
+// Boxless gives the records of the sessions that may have no box: no kernel object names
+// them. What a killed remover has left is removed.
+func (s *Store) Boxless() ([]Session, error) {
+	entries, err := os.ReadDir(s.dirs.State)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("look for sessions without a box: %w", err)
+	}
+	var recs []Session
+	for _, e := range entries {
+		id, ok := strings.CutPrefix(e.Name(), boxlessPrefix)
+		if !ok || !ValidID(id) {
+			continue
+		}
+		rec, err := s.Get(id)
+		switch {
+		case err == nil:
+			recs = append(recs, rec)
+		case errors.Is(err, ErrNotFound): // ids are not given out again
+			os.Remove(s.boxlessFile(id))
+		}
+	}
+	return recs, nil
 }

@@ -229,6 +229,7 @@ func (s *Store) Remove(ctx context.Context, id string) error {
 	case err != nil:
 		return fmt.Errorf("remove session %s: %w", id, err)
 	}
+	os.Remove(s.boxlessFile(id))
 	if err := os.RemoveAll(tmp); err != nil {
 		return fmt.Errorf("remove session %s: %w", id, err)
 	}

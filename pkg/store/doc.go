@@ -12,8 +12,8 @@
 //	S/turn-close-N.lock         flock: whose turn it is at closing a lineage box
 //	S/owed                      names of units that are left to tell the manager of
 //	S/crontab.lock              flock: who changes the user's crontab
-//	S/lineage, S/boxless        there if sessions may be held by their lineage alone, or have
-//	                            no box any more
+//	S/lineage                   there if sessions may be held by their lineage alone
+//	S/boxless-<id>              there if a recorded session may have no box any more
 //	S/names/<name>              symlink to the id: the claim of a name
 //	S/sessions/<id>/session.json
 //	S/sessions/<id>/lock        flock: shared = starting a task, exclusive = changing; holds the next task number
