@@ -443,3 +443,24 @@ func TestServesClosedAlong(t *testing.T) {
 		r.nothing("after the close")
 	}
 }
+
+// TestServesKeptBeside: a daemon is spared for who is kept of a session beside it, though both
+// are closed with the one around them.
+func TestServesKeptBeside(t *testing.T) {
+	r := newRig(t)
+	outer := r.open("around")
+	inner := r.exec(outer, bin(), "open", "--name", "around-inner").must(t, 0, "open inside a session").text()
+	beside := r.exec(outer, bin(), "open", "--name", "around-beside").must(t, 0, "open inside a session").text()
+	server, socket := r.serves(inner, "server")
+	client := r.calls(beside, "client", socket, "env", session.EnvKeep+"=1")
+	eventually(t, "the connection", func() bool { return len(r.inspect(inner).Served) == 1 })
+	r.closed(outer, graceFlags()...)
+	server.ticking()
+	client.ticking()
+	for _, kept := range r.list() {
+		r.closed(kept.ID, "--now")
+	}
+	server.stopped()
+	client.stopped()
+	r.nothing("at the end")
+}

@@ -113,9 +113,9 @@ func (c *commands) leave(session string) {
 // hurry ends a context when it has had its time: the short one while others wait.
 func (c *commands) hurry(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
+	began, limit, short := time.Now(), c.limit, c.short
 	go func() {
-		began := time.Now()
-		long := time.NewTimer(c.limit)
+		long := time.NewTimer(limit)
 		defer long.Stop()
 		for {
 			c.mu.Lock()
@@ -125,22 +125,22 @@ func (c *commands) hurry(ctx context.Context) (context.Context, func()) {
 			case <-ctx.Done():
 				return
 			case <-long.C:
-				cancel(fmt.Errorf("it was ended after %v", c.limit))
+				cancel(fmt.Errorf("it was ended after %v", limit))
 				return
 			case <-waits:
 			}
-			short := time.NewTimer(c.short - time.Since(began))
+			soon := time.NewTimer(short - time.Since(began))
 			select {
 			case <-ctx.Done():
-				short.Stop()
+				soon.Stop()
 				return
-			case <-short.C:
+			case <-soon.C:
 			}
 			c.mu.Lock()
 			late := len(c.waiting) > 0
 			c.mu.Unlock()
 			if late {
-				cancel(fmt.Errorf("it was ended after %v, as others wait", c.short))
+				cancel(fmt.Errorf("it was ended after %v, as others wait", short))
 				return
 			}
 		}

@@ -54,15 +54,16 @@ func (c *closing) takeReceipt(whole bool) {
 func (r *Receipt) resume(earlier *Receipt, whole, judged bool) {
 	r.Processes = joined(earlier.Processes, r.Processes, sameFated, when(judged, func(p *Fated) { hasEnded(&p.Fate, nil) }))
 	r.Strays = joined(earlier.Strays, r.Strays, sameFated, when(whole, func(p *Fated) { hasEnded(&p.Fate, nil) }))
-	told := earlier.Containers
-	if whole { // an engine of which it was not known what it has is none of them
+	told, jobs := earlier.Containers, earlier.Jobs
+	if whole { // who was not heard is heard now, and was nothing of that kind itself
 		told = slices.DeleteFunc(slices.Clone(told), func(c HiredContainer) bool { return c.ID == "" })
+		jobs = slices.DeleteFunc(slices.Clone(jobs), func(j JobInfo) bool { return j.ID == "" && j.Line == "" })
 	}
 	r.Containers = joined(told, r.Containers,
 		func(a, b *HiredContainer) bool { return a.Engine == b.Engine && a.ID == b.ID }, when(whole, func(c *HiredContainer) { hasEnded(&c.Fate, &c.Why) }))
 	r.Units = joined(earlier.Units, r.Units,
 		func(a, b *UnitInfo) bool { return a.Manager == b.Manager && a.Name == b.Name }, when(whole, func(u *UnitInfo) { hasEnded(&u.Fate, &u.Why) }))
-	r.Jobs = joined(earlier.Jobs, r.Jobs,
+	r.Jobs = joined(jobs, r.Jobs,
 		func(a, b *JobInfo) bool { return a.Kind == b.Kind && a.ID == b.ID && a.Line == b.Line }, when(whole, func(j *JobInfo) { hasEnded(&j.Fate, &j.Why) }))
 	r.Kept = joined(earlier.Kept, r.Kept, sameProcess, nil)
 	r.Served = joined(earlier.Served, r.Served, func(a, b *Served) bool { return sameProcess(&a.Process, &b.Process) }, nil)

@@ -20,6 +20,7 @@ func TestResumeReceipt(t *testing.T) {
 	earlier := Receipt{
 		Processes:  []Fated{fated(1, FateEnded), fated(2, fateAlive), fated(3, FateSurvived)},
 		Containers: []HiredContainer{{Engine: "docker", ID: "a", Fate: FateRemoved}, {Engine: "docker", ID: "b", Fate: FateSurvived}, {Engine: "docker", ID: "c", Fate: FateSuspect}, {Engine: "podman", Fate: FateSurvived}},
+		Jobs:       []JobInfo{{Kind: "at", Fate: FateSurvived}, {Kind: "at", ID: "3", Fate: FateSurvived}},
 		Kept:       []Process{{PID: 9}},
 		Notes:      []string{"first", "both"},
 		Nested:     []Receipt{inner, {ID: "again", Error: "x", Processes: []Fated{fated(20, FateSurvived)}}},
@@ -36,6 +37,7 @@ func TestResumeReceipt(t *testing.T) {
 	want := Receipt{
 		Processes:  []Fated{fated(1, FateEnded), fated(2, FateEnded), fated(3, FateKilled), fated(4, FateKilled)},
 		Containers: []HiredContainer{{Engine: "docker", ID: "a", Fate: FateRemoved}, {Engine: "docker", ID: "c", Fate: FateSuspect}, {Engine: "docker", ID: "b", Fate: FateKilled}},
+		Jobs:       []JobInfo{{Kind: "at", ID: "3", Fate: FateEnded}},
 		Kept:       []Process{{PID: 9}},
 		Notes:      []string{"first", "both", "second"},
 		Nested: []Receipt{

@@ -4,9 +4,15 @@ import (
 	"context"
 )
 
-// listed says which pids are accounted for by the box: in a dry run they live.
+// listed says which pids are accounted for by the box: in a dry run they live, else they have
+// survived its kill.
 func (c *closing) listed(dry bool) map[int]bool {
 	pids := map[int]bool{}
+	for i := range c.r.Processes {
+		if p := &c.r.Processes[i]; p.Fate == FateSurvived {
+			pids[p.PID] = true
+		}
+	}
 	if dry && c.box != nil {
 		members, _ := c.box.Members("") // with our own, which the receipt leaves out
 		for _, m := range members {
@@ -35,7 +41,7 @@ func (c *closing) look(ctx context.Context) error {
 	var problems []string
 	c.r.Containers, c.r.Units, c.r.Jobs, problems = c.m.lookHired(ctx, &c.rec, true)
 	c.r.Notes = append(c.r.Notes, problems...)
-	if err := c.sweep(ctx, true); err != nil {
+	if _, err := c.sweep(ctx, true); err != nil {
 		c.note(err.Error())
 	}
 	c.r.Tasks = c.tasks()

@@ -67,7 +67,7 @@ func (c *closing) completeNested(ctx context.Context) error {
 		r, err := n.complete(ctx)
 		if len(r.Survivors) > 0 && c.failed == nil { // our own kill may have helped
 			c.add(n.rec.ID, r, nil)
-			r, err = c.m.closeID(ctx, n.rec.ID, c.inner(), false)
+			r, err = c.m.closeID(context.WithoutCancel(ctx), n.rec.ID, c.inner(), false)
 		}
 		c.add(n.rec.ID, r, err)
 		c.oneLook(false)

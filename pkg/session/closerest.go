@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"syscall"
 	"time"
 
@@ -23,7 +24,7 @@ func (c *closing) rest(ctx context.Context) error {
 	if waits {
 		c.passTurn()
 	}
-	nested := c.completeNested(ctx)
+	nested := c.completeNested(whole)
 	switch {
 	case c.failed != nil && nested == nil:
 		return c.failed
@@ -81,32 +82,33 @@ func (c *closing) rest(ctx context.Context) error {
 const strayRounds = 3
 
 // sweepAll ends the strays, and what they have had others start until then: others is what
-// is known to be left of that, before and after. What asks them ends with whole.
+// is known to be left of that, before and after. What asks them ends with whole. The last that
+// is done is a sweep, as what asks may leave something behind itself.
 func (c *closing) sweepAll(ctx, whole context.Context, others error) (error, error) {
-	for range strayRounds {
-		before := len(c.r.Strays)
-		if err := c.sweep(ctx, false); err != nil {
+	for n := 0; ; n++ {
+		askers, err := c.sweep(ctx, false)
+		if err != nil || !askers || n == strayRounds {
 			return others, err
-		}
-		if len(c.r.Strays) == before {
-			break
 		}
 		others = c.hired.finish(whole)
 	}
-	return others, nil
 }
 
 // keepRecord makes sure that a session is found when its box is gone: by its own close, and
 // by that of the session around it.
 func (c *closing) keepRecord(ctx context.Context) error {
-	if _, err := c.m.store.Get(c.rec.ID); !errors.Is(err, store.ErrNotFound) {
-		return c.m.store.MarkBoxless(c.rec.ID)
+	err := c.m.store.MarkBoxless(c.rec.ID)
+	if !errors.Is(err, store.ErrNotFound) {
+		return err
+	}
+	if !c.unrecorded {
+		return nil // somebody else has closed it meanwhile
 	}
 	wait, cancel := context.WithTimeout(ctx, forgetTime)
 	defer cancel()
 	rec, at := c.rec, time.Now()
 	rec.State, rec.Closing = store.StateClosing, &at
-	err := c.m.store.Claim(wait, rec)
+	err = c.m.store.Claim(wait, rec)
 	if errors.As(err, new(*store.NameTakenError)) {
 		rec.Name = ""
 		err = c.m.store.Claim(wait, rec)
@@ -117,31 +119,63 @@ func (c *closing) keepRecord(ctx context.Context) error {
 	return c.m.store.MarkBoxless(rec.ID)
 }
 
-// sweep ends what carries the session's cookie outside the box. Where it cannot
-// be looked for, it cannot be said that nothing is left.
+// sweep ends what carries the session's cookie outside the box, and says whether there was
+// any that may have had others start something. Where it cannot be looked for, it cannot be
+// said that nothing is left.
 //
-// The kill of a lineage box has looked for it itself, and knows what has better claims.
-func (c *closing) sweep(ctx context.Context, dry bool) error {
+// The kill of a lineage box has looked for it itself.
+func (c *closing) sweep(ctx context.Context, dry bool) (askers bool, err error) {
 	if b, ok := c.box.(*lineageBox); ok {
 		if dry {
 			c.r.Strays = append(c.r.Strays, b.strays(ctx)...)
+			return false, nil
 		}
-		return nil
+		if !c.hired.commanded() {
+			return false, nil
+		}
 	}
 	skip := c.listed(dry)
 	for _, pid := range c.watching() {
 		skip[pid] = true
 	}
 	w, err := c.m.endStrays(ctx, &c.rec, skip, dry, c.now)
-	c.r.Strays = append(c.r.Strays, w.ended...)
-	c.r.Suspects = append(c.r.Suspects, w.suspects...)
-	c.r.Survivors = append(c.r.Survivors, w.left...)
-	c.r.Notes = append(c.r.Notes, w.notes...)
+	askers = c.addSwept(&w)
 	if err != nil {
-		return &Error{Kind: ErrUnsupported, Session: c.name(), Text: "processes outside its box could not be looked for", Err: err,
+		return false, &Error{Kind: ErrUnsupported, Session: c.name(), Text: "processes outside its box could not be looked for", Err: err,
 			Hint: "close it from where /proc shows all of this user's processes"}
 	}
-	return nil
+	return askers, nil
+}
+
+// addSwept adds what a sweep has found to the receipt, in place of what earlier ones have
+// said of the same, and says whether it ended anybody new.
+func (c *closing) addSwept(w *swept) (ended bool) {
+	r := &c.r
+	r.Survivors = slices.DeleteFunc(r.Survivors, func(s proc.Survivor) bool {
+		return slices.ContainsFunc(r.Strays, func(f Fated) bool { return f.PID == s.PID && f.Start == s.Start })
+	})
+	r.Survivors = append(r.Survivors, w.left...)
+	for i := range w.ended {
+		f := &w.ended[i]
+		if at := slices.IndexFunc(r.Strays, func(o Fated) bool { return sameFated(&o, f) }); at >= 0 {
+			r.Strays[at].Fate = f.Fate
+			continue
+		}
+		r.Strays = append(r.Strays, *f)
+		ended = ended || f.Fate == FateKilled
+	}
+	for i := range w.suspects {
+		p := &w.suspects[i]
+		if !slices.ContainsFunc(r.Suspects, func(o Process) bool { return sameProcess(&o, p) }) {
+			r.Suspects = append(r.Suspects, *p)
+		}
+	}
+	for _, n := range w.notes {
+		if !slices.Contains(r.Notes, n) {
+			c.note(n)
+		}
+	}
+	return ended
 }
 
 // removeTries is how often a box that was entered again is emptied again.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/sessionbox/sessionbox/pkg/internal/engines"
+	"github.com/sessionbox/sessionbox/pkg/internal/shim"
 	"github.com/sessionbox/sessionbox/pkg/store"
 )
 
@@ -65,11 +66,21 @@ func (m *Manager) enginesOf(rec *store.Session) []engines.Engine {
 		return nil
 	}
 	all := dir.Engines()
-	if _, err := dir.Config(); err != nil {
-		all = []engines.Engine{engines.Here("docker"), engines.Here("podman")}
-		all = slices.DeleteFunc(all, func(e engines.Engine) bool { return !e.There() })
+	if lost(dir) {
+		for _, tool := range []string{"docker", "podman"} {
+			e := engines.Here(tool)
+			if e.There() && !slices.ContainsFunc(all, func(a engines.Engine) bool { return a.Key() == e.Key() }) {
+				all = append(all, e)
+			}
+		}
 	}
 	return all
+}
+
+// lost says whether what the shims have noted is gone, or was once.
+func lost(dir shim.Dir) bool {
+	c, err := dir.Config()
+	return err != nil || c.Lost
 }
 
 // held is a container with the engine that has it.

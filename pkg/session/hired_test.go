@@ -124,19 +124,32 @@ func hiredSession(t *testing.T, called ...engines.Engine) *closing {
 		t.Fatal(err)
 	}
 	for i := range called {
-		b, err := json.Marshal(&called[i])
-		if err != nil {
-			t.Fatal(err)
-		}
-		path := filepath.Join(string(dir), "engines", fmt.Sprintf("%d.json", i))
-		if err := os.WriteFile(path, b, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Chtimes(path, time.Unix(1, 0), time.Unix(1, 0)); err != nil { // nothing is in flight
-			t.Fatal(err)
-		}
+		noteEngine(t, dir, called[i], true)
 	}
 	return c
+}
+
+// noteEngine writes down a call of long ago, and whether the engine answered it.
+func noteEngine(t *testing.T, dir shim.Dir, e engines.Engine, answered bool) {
+	t.Helper()
+	note := struct {
+		engines.Engine
+		Driver *engines.Driver `json:"driver,omitempty"`
+	}{Engine: e}
+	if answered {
+		note.Driver = &engines.Driver{}
+	}
+	b, err := json.Marshal(&note)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(string(dir), "engines", e.Key()+".json")
+	if err := os.WriteFile(path, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chtimes(path, time.Unix(1, 0), time.Unix(1, 0)); err != nil { // nothing is in flight
+		t.Fatal(err)
+	}
 }
 
 func (e *fakeEngine) engine() engines.Engine {
@@ -195,21 +208,24 @@ func TestJoinJobs(t *testing.T) {
 }
 
 // TestFinishUnheard: an engine that is not heard to the end may have what no file tells of: if
-// it hangs, always; if it refuses or is gone, what was made without a file.
+// it hangs, always; if it refuses or is gone, what was made without a file. One that never
+// answered has nothing.
 func TestFinishUnheard(t *testing.T) {
 	over := make(chan struct{})
 	t.Cleanup(func() { close(over) })
 	hangs := func(http.ResponseWriter, *http.Request) bool { <-over; return true }
 	for name, k := range map[string]struct {
-		answer      func(http.ResponseWriter, *http.Request) bool
-		blind, lost bool
-		left        int
+		answer             func(http.ResponseWriter, *http.Request) bool
+		blind, lost, never bool
+		left               int
 	}{
-		"refuses, no file":          {refuses, false, false, 0},
-		"refuses, compose":          {refuses, true, false, 1},
-		"hangs, no file":            {hangs, false, false, 1},
-		"answers, compose":          {nil, true, false, 0},
-		"refuses, records are lost": {refuses, true, true, 0}, // the usual ones are none of these
+		"refuses, no file":          {refuses, false, false, false, 0},
+		"refuses, compose":          {refuses, true, false, false, 1},
+		"hangs, no file":            {hangs, false, false, false, 1},
+		"answers, compose":          {nil, true, false, false, 0},
+		"refuses, records are lost": {refuses, true, true, false, 0}, // the usual ones are none of these
+		"always refused, compose":   {refuses, true, false, true, 0},
+		"always hung, no file":      {hangs, false, false, true, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -221,6 +237,9 @@ func TestFinishUnheard(t *testing.T) {
 				if err := os.WriteFile(filepath.Join(dir, "engines", called.Key()+".blind"), nil, 0o600); err != nil {
 					t.Fatal(err)
 				}
+			}
+			if k.never {
+				noteEngine(t, shim.Dir(dir), called, false)
 			}
 			if k.lost {
 				if err := os.RemoveAll(dir); err != nil {

@@ -29,6 +29,7 @@ type hired struct {
 	elsewhere  []HiredContainer // made where nobody was called
 	deaf       bool             // who has those did not answer
 	hanging    map[string]error // engines that hung, by key: each would cost its time again
+	over       map[string]error // engines that ran in the box, and have removed all that they had
 	silent     map[string]error // those, and who did not answer in the finish under way
 	said       []string         // notes of the last finish
 	dialled    bool             // the manager was tried that did not answer a moment ago
@@ -44,13 +45,14 @@ const moment = 100 * time.Millisecond
 // beginHired asks all to end while the processes in the box are asked: nothing waits for it.
 // It ends with ctx.
 func (c *closing) beginHired(ctx context.Context) *hired {
-	h := &hired{c: c, begun: time.Now(), hanging: map[string]error{}}
+	h := &hired{c: c, begun: time.Now(), hanging: c.m.hung.recent(), silent: map[string]error{}, over: map[string]error{}}
 	h.units = c.m.unitsOf(&c.rec)
 	grace := c.grace()
+	h.endInside(ctx)
 	h.wg.Go(func() {
 		ctx, cancel := context.WithTimeout(ctx, grace+min(beginTime, math.MaxInt64-grace))
 		defer cancel()
-		l := look{m: c.m, rec: &c.rec}
+		l := look{m: c.m, rec: &c.rec, skip: maps.Clone(h.hanging), cookie: c.rec.Cookie}
 		s := l.containers(ctx)
 		h.add(&s)
 		if ctx.Err() == nil { // else they may just be slow
@@ -69,16 +71,16 @@ func (c *closing) beginHired(ctx context.Context) *hired {
 	})
 	h.wg.Go(func() { h.endUnits(ctx) })
 	if time.Since(c.rec.Created) > moment {
-		h.wg.Go(func() { h.lookElsewhere(ctx, "") })
+		h.wg.Go(func() { h.lookElsewhere(ctx) })
 	}
 	return h
 }
 
 // lookElsewhere looks for what somebody made past the shims, where the session has called
 // nobody.
-func (h *hired) lookElsewhere(ctx context.Context, cookie string) {
+func (h *hired) lookElsewhere(ctx context.Context) {
 	rec := &h.c.rec
-	found, err := h.c.m.past(ctx, rec, notAmongEngines(usualEngines(), h.c.m.enginesOf(rec)), cookie, usualTime)
+	found, err := h.c.m.past(ctx, rec, notAmongEngines(usualEngines(), h.c.m.enginesOf(rec)), rec.Cookie, usualTime)
 	h.elsewhere = append(h.elsewhere, notAmong(found, h.elsewhere)...)
 	h.deaf = err != nil
 }
@@ -89,9 +91,15 @@ func (h *hired) mute(failed map[string]error) {
 	defer h.mu.Unlock()
 	for key, err := range failed {
 		if errors.Is(err, context.DeadlineExceeded) {
-			h.hanging[key] = err
+			h.hangs(key, err)
 		}
 	}
+}
+
+// hangs remembers one that hung, for other closes, too. h.mu is held.
+func (h *hired) hangs(key string, err error) {
+	h.hanging[key] = err
+	h.c.m.hung.add(key, err)
 }
 
 // add takes over what a look has found, once. Who nobody could speak for stays unsure until the
@@ -116,7 +124,7 @@ func (h *hired) stop(ctx context.Context, k *held, grace time.Duration) {
 	defer h.mu.Unlock()
 	switch {
 	case errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil:
-		h.hanging[k.engine.Key()] = err
+		h.hangs(k.engine.Key(), err)
 	case err != nil && !errors.Is(err, engines.ErrGone): // it is killed below
 	case killed:
 		k.info.Fate = FateKilled
@@ -172,7 +180,7 @@ func (h *hired) finish(ctx context.Context) error {
 	c.r.Containers = h.fates()
 	past, _ := c.m.past(ctx, &c.rec, without(c.m.enginesOf(&c.rec), h.silent), c.rec.Cookie, 0)
 	if !h.deaf && time.Since(h.begun) > moment {
-		h.lookElsewhere(ctx, c.rec.Cookie)
+		h.lookElsewhere(ctx)
 	}
 	for _, more := range [][]HiredContainer{past, h.elsewhere} {
 		c.r.Containers = append(c.r.Containers, notAmong(slices.Clone(more), c.r.Containers)...)
@@ -207,7 +215,7 @@ func (h *hired) fates() (all []HiredContainer) {
 	dir := h.c.m.shimDir(&h.c.rec)
 	for _, made := range dir.Made() {
 		err := h.silent[made.Engine.Key()]
-		if err == nil || slices.ContainsFunc(all, func(c HiredContainer) bool { return c.ID == made.ID }) {
+		if err == nil || errors.Is(err, errInside) || slices.ContainsFunc(all, func(c HiredContainer) bool { return c.ID == made.ID }) {
 			continue
 		}
 		info := hiredContainer(&held{Container: engines.Container{ID: made.ID}, engine: made.Engine})
@@ -216,7 +224,7 @@ func (h *hired) fates() (all []HiredContainer) {
 	}
 	for _, e := range h.c.m.enginesOf(&h.c.rec) {
 		err := h.silent[e.Key()]
-		if err == nil || left[e.Key()] || !mayHave(dir, &e, err) {
+		if err == nil || errors.Is(err, errInside) || left[e.Key()] || !mayHave(dir, &e, err) {
 			continue
 		}
 		info := hiredContainer(&held{engine: e})
@@ -228,16 +236,26 @@ func (h *hired) fates() (all []HiredContainer) {
 
 // mayHave says whether an engine that was not heard may have something that no file tells of:
 // if it hangs, what it was asked for before it did; if it refuses or is not there, what
-// was made without a file, as by compose.
+// was made without a file, as by compose. One that has never answered has nothing, or it is a
+// call of just now.
 func mayHave(dir shim.Dir, e *engines.Engine, err error) bool {
-	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
-		return true
+	hangs := errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
+	switch {
+	case dir.Answered(e):
+		return hangs || dir.Blind(e)
+	case lost(dir): // the files are, and the engine is a guess
+		return hangs || e.Tool == "docker" && engines.DockerRuns()
 	}
-	if _, err := dir.Config(); err != nil { // the files are lost, and the engine is a guess
-		return e.Tool == "docker" && engines.DockerRuns()
-	}
-	return dir.Blind(e)
+	return hangs && inFlight(dir)
 }
+
+// commanded says whether engines were asked by their commands.
+func (h *hired) commanded() bool {
+	return len(h.watched) > 0 || slices.ContainsFunc(h.c.m.enginesOf(&h.c.rec), func(e engines.Engine) bool { return e.Socket() == "" })
+}
+
+// inFlight says whether a call to an engine may be under way still, on the engine's side.
+func inFlight(dir shim.Dir) bool { return time.Since(time.Unix(0, dir.Used())) < recent }
 
 // hiredLeft counts what others started, and that has survived.
 func (r *Receipt) hiredLeft() (left int) {
@@ -269,8 +287,9 @@ func joinJobs(before, now []JobInfo) []JobInfo {
 // removeContainers removes what there is, and notes which engines did not answer.
 func (h *hired) removeContainers(ctx context.Context) {
 	c := h.c
-	inFlight := time.Since(time.Unix(0, c.m.shimDir(&c.rec).Used())) < recent
+	inFlight := inFlight(c.m.shimDir(&c.rec))
 	h.silent = maps.Clone(h.hanging) // nobody adds any more
+	maps.Copy(h.silent, h.over)
 	for pass := range listPasses {
 		l := look{m: c.m, rec: &c.rec, skip: h.silent, cookie: c.rec.Cookie, conmons: h.watched}
 		s := l.containers(ctx)
@@ -298,7 +317,9 @@ func (h *hired) removeContainers(ctx context.Context) {
 func couldNotAsk(failed map[string]error) []string {
 	var all []string
 	for _, err := range failed {
-		all = append(all, "could not ask: "+err.Error())
+		if !errors.Is(err, errInside) {
+			all = append(all, "could not ask: "+err.Error())
+		}
 	}
 	slices.Sort(all)
 	return slices.Compact(all)
@@ -349,7 +370,8 @@ func (h *hired) remove(ctx context.Context, k *held) {
 func (h *hired) muteNow(key string, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.hanging[key], h.silent[key] = err, err
+	h.hangs(key, err)
+	h.silent[key] = err
 }
 
 // hung says whether the engine of a container did not answer: it has survived then, as far as

@@ -95,7 +95,7 @@ func endAt(ctx context.Context, cookie string, queued, dry bool) []JobInfo {
 		case err != nil && stillQueued(ctx, id):
 			all = append(all, JobInfo{Kind: "at", ID: id, Fate: unheard, Why: "it cannot be read: " + err.Error()})
 			continue
-		case err != nil || !hasCookie(script, cookie) || strings.Contains(script, EnvKeep+"=1;"): // it wants to outlive the session
+		case err != nil || !hasCookie(script, cookie) || queuedWithKeep(script): // it wants to outlive the session
 			continue
 		}
 		j := JobInfo{Kind: "at", ID: id, Line: lastLine(script), Fate: fateAlive}
@@ -108,6 +108,20 @@ func endAt(ctx context.Context, cookie string, queued, dry bool) []JobInfo {
 		all = append(all, j)
 	}
 	return all
+}
+
+// queuedWithKeep says whether who queued a job wants it to outlive the session. at writes the
+// environment before the job: a line for each variable, up to that which goes to the directory.
+func queuedWithKeep(script string) bool {
+	for line := range strings.Lines(script) {
+		switch {
+		case strings.HasPrefix(line, EnvKeep+"=1; export "):
+			return true
+		case strings.HasPrefix(line, "cd "):
+			return false
+		}
+	}
+	return false
 }
 
 func hasCookie(script, cookie string) bool { return strings.Contains(script, EnvCookie+"="+cookie+";") }

@@ -263,12 +263,13 @@ func TestCrontabHeld(t *testing.T) {
 func TestAtPastShims(t *testing.T) {
 	home := t.TempDir()
 	for name, text := range map[string]string{
-		"bin/atq":  `printf '1\tTue Dec  1 04:00:00 2026 a me\n2\tTue Dec  1 04:00:00 2026 a me\n4\tTue Dec  1 04:00:00 2026 a me\n3\tTue Dec  1 04:00:00 2026 = me\n' | while read -r n rest; do [ ! -e ` + home + `/$n ] || printf '%s\t%s\n' "$n" "$rest"; done`,
+		"bin/atq":  `printf '1\tTue Dec  1 04:00:00 2026 a me\n2\tTue Dec  1 04:00:00 2026 a me\n5\tTue Dec  1 04:00:00 2026 a me\n4\tTue Dec  1 04:00:00 2026 a me\n3\tTue Dec  1 04:00:00 2026 = me\n' | while read -r n rest; do [ ! -e ` + home + `/$n ] || printf '%s\t%s\n' "$n" "$rest"; done`,
 		"bin/at":   `shift; cd ` + home + `; echo "$*" >>asked; cat "$@"`,
 		"bin/atrm": `rm ` + home + `/$1`,
 		"1":        "SESSIONBOX_COOKIE=c00c1e; export SESSIONBOX_COOKIE\nrun one\n",
 		"2":        "SESSIONBOX_COOKIE=another; export SESSIONBOX_COOKIE\nrun two\n",
 		"3":        "SESSIONBOX_COOKIE=c00c1e; export SESSIONBOX_COOKIE\nruns\n",
+		"5":        "SESSIONBOX_COOKIE=c00c1e; export SESSIONBOX_COOKIE\ncd / || {\n\t exit 1\n}\nSESSIONBOX_KEEP=1; export SESSIONBOX_KEEP\nrun five\n",
 		"4":        "SESSIONBOX_COOKIE=c00c1e; export SESSIONBOX_COOKIE\nSESSIONBOX_KEEP=1; export SESSIONBOX_KEEP\nkept\n",
 	} {
 		path := filepath.Join(home, name)
@@ -288,13 +289,13 @@ func TestAtPastShims(t *testing.T) {
 		t.Fatal(err)
 	}
 	rec := store.Session{ID: "abcdefghij", Cookie: "c00c1e"} // without shims
-	if all := m.endJobs(t.Context(), &rec, true); len(all) != 1 || all[0].Fate != fateAlive || all[0].ID != "1" || all[0].Line != "run one" {
+	if all := m.endJobs(t.Context(), &rec, true); len(all) != 2 || all[0].Fate != fateAlive || all[0].ID != "1" || all[0].Line != "run one" || all[1].ID != "5" {
 		t.Errorf("to be seen: %+v", all)
 	}
-	if all := m.endJobs(t.Context(), &rec, false); len(all) != 1 || all[0].Fate != FateRemoved {
+	if all := m.endJobs(t.Context(), &rec, false); len(all) != 2 || all[0].Fate != FateRemoved || all[1].Fate != FateRemoved {
 		t.Errorf("ended: %+v", all)
 	}
-	for job, want := range map[string]bool{"1": false, "2": true, "3": true, "4": true} {
+	for job, want := range map[string]bool{"1": false, "2": true, "3": true, "4": true, "5": false} {
 		if _, err := os.Stat(filepath.Join(home, job)); (err == nil) != want {
 			t.Errorf("job %s is there: %t", job, !want)
 		}

@@ -196,7 +196,7 @@ func (m *Manager) build(ctx context.Context, rec store.Session, at place, ag agg
 		}
 	}
 	rec.Mark = mark(box.Mark(true))
-	m.makeShims(&rec)
+	m.makeShims(&rec, false)
 	s := &Session{m: m, rec: rec, box: box}
 	if bundle != nil {
 		err = s.startContainer(ctx, bundle)

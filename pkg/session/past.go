@@ -179,9 +179,8 @@ type look struct {
 	m    *Manager
 	rec  *store.Session
 	skip map[string]error // engines that are not asked, by key: each would cost its time again
-	// cookie marks the commands that ask: what they leave behind ends with the session then. It
-	// is for who asks when the box is empty alone: while that is being emptied, who carries the
-	// mark is a member of a lineage box, and would be killed over the question.
+	// cookie marks the commands that ask, "" does not: what they leave behind ends with the session
+	// then.
 	cookie  string
 	conmons []conmon // seen before, and may have ended since
 	shared  *asked   // of a look at many sessions

@@ -69,20 +69,28 @@ type server struct {
 // ending are those who are closed in the same go.
 func (s *serving) ending() map[int]bool {
 	pids := map[int]bool{}
-	if s.around != nil { // who is kept of it has left it by now
+	if s.around != nil { // who is kept of it has left it by now, but not who is kept of those in it
 		members, _ := s.around.box.Members("")
 		for _, p := range members {
-			pids[p.PID] = true
+			if !nestedLeaf(p.Leaf) || !wantsToBeKept(p.PID) {
+				pids[p.PID] = true
+			}
 		}
 	}
 	for _, ref := range s.along {
 		for _, p := range s.m.membersOf(ref) {
-			if env, err := proc.Env(p.PID, EnvKeep); err == nil && env[EnvKeep] != "1" { // else it outlives its session
+			if !wantsToBeKept(p.PID) {
 				pids[p.PID] = true
 			}
 		}
 	}
 	return pids
+}
+
+// wantsToBeKept says whether a process outlives its session, as far as can be told.
+func wantsToBeKept(pid int) bool {
+	env, err := proc.Env(pid, EnvKeep)
+	return err != nil || env[EnvKeep] == "1"
 }
 
 // membersOf lists who is in the box of a session, nobody if it cannot be told.

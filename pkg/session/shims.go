@@ -21,13 +21,17 @@ func (m *Manager) shimDir(rec *store.Session) shim.Dir {
 
 // makeShims makes the shims of a new session, if they are wanted. It is done without
 // where they cannot be made: they let a close find more, and hold nobody.
-func (m *Manager) makeShims(rec *store.Session) {
+//
+// lost says that it had some, whose notes are gone with its records.
+func (m *Manager) makeShims(rec *store.Session, lost bool) {
 	if !rec.Shims {
 		return
 	}
+	c := m.shimConfig(rec)
+	c.Lost = lost
 	helper, err := m.helper()
 	if err == nil {
-		_, err = shim.Make(string(m.shimDir(rec)), m.shimConfig(rec), helper)
+		_, err = shim.Make(string(m.shimDir(rec)), c, helper)
 	}
 	if err != nil {
 		m.log.Warn("the session has no shims for docker and others", "id", rec.ID, "err", err)
@@ -56,7 +60,7 @@ func (s *Session) shimEnviron(env []string) []string {
 	switch dir := s.m.shimDir(&s.rec); {
 	case dir != "":
 		if _, err := dir.Config(); err != nil { // they were lost with the records
-			s.m.makeShims(&s.rec)
+			s.m.makeShims(&s.rec, true)
 		}
 		return shim.Environ(env, dir)
 	case s.rec.Parent == "": // those of a session that we are not inside of

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/sessionbox/sessionbox/pkg/cgroup"
+	"github.com/sessionbox/sessionbox/pkg/internal/engines"
 	"github.com/sessionbox/sessionbox/pkg/internal/proc"
 	"github.com/sessionbox/sessionbox/pkg/store"
 	"golang.org/x/sys/unix"
@@ -36,6 +37,9 @@ type swept struct {
 // and the session's random cookie in the environment they were started with. It
 // leaves alone ourselves and our ancestors, whom it names: a closer may carry
 // the cookie, too. skip are pids that are accounted for otherwise.
+//
+// The kill of a lineage box has looked for the cookie itself, and knows what has better claims:
+// of one only what our questions to engines left behind is ended.
 func (m *Manager) endStrays(ctx context.Context, rec *store.Session, skip map[int]bool, dry bool, now uint64) (swept, error) {
 	var w swept
 	if rec.Cookie == "" {
@@ -49,7 +53,7 @@ func (m *Manager) endStrays(ctx context.Context, rec *store.Session, skip map[in
 	if err != nil {
 		return w, err
 	}
-	s := search{cookie: rec.Cookie, safe: safe, skip: skip, kept: m.keptIn(rec.ID), spared: map[int]string{}}
+	s := search{cookie: rec.Cookie, began: now, onlyAsked: rec.Kind == store.KindLineage, safe: safe, skip: skip, kept: m.keptIn(rec.ID), spared: map[int]string{}}
 	known := map[proc.ID]bool{}
 	clean := 0
 	var last proc.Survivor
@@ -66,7 +70,7 @@ func (m *Manager) endStrays(ctx context.Context, rec *store.Session, skip map[in
 		for _, f := range found {
 			clean = 0
 			last = survivor(f.id.PID)
-			if !known[f.id] {
+			if !known[f.id] && !f.asked {
 				known[f.id] = true
 				if p, ok := describe(f.id.PID, named, now); ok && p.Start == f.id.Start {
 					w.ended = append(w.ended, Fated{Process: p, Fate: FateKilled})
@@ -111,6 +115,8 @@ func (w *swept) settle(dry bool) {
 type stray struct {
 	id proc.ID
 	h  *proc.Handle
+	// asked: it is left of a question of ours to an engine, and nobody's that the session started.
+	asked bool
 }
 
 // end kills it and says whether it is gone.
@@ -126,8 +132,11 @@ func (f *stray) end(ctx context.Context) bool {
 // search looks for carriers of a cookie.
 type search struct {
 	cookie string
-	safe   map[int]bool
-	skip   map[int]bool
+	began  uint64 // when the close did, in ticks
+	// onlyAsked looks for what our questions to engines left behind alone.
+	onlyAsked bool
+	safe      map[int]bool
+	skip      map[int]bool
 	// kept says whether a session holds what was kept of the one that is closed.
 	kept func(session string) bool
 
@@ -171,7 +180,8 @@ func (s *search) look(pid int) *stray {
 		st, serr := proc.ReadStat(pid)
 		// A zombie that still shows an environment has live threads: see proc.Env.
 		if serr == nil && st.State != 'X' && s.carries(pid) {
-			return &stray{id: proc.ID{PID: pid, Start: st.Start}, h: h}
+			env, _ := proc.Env(pid, engines.EnvAsked)
+			return &stray{id: proc.ID{PID: pid, Start: st.Start}, h: h, asked: env[engines.EnvAsked] == s.cookie && st.Start >= s.began}
 		}
 		h.Close()
 	}
@@ -182,8 +192,8 @@ func (s *search) look(pid int) *stray {
 }
 
 func (s *search) carries(pid int) bool {
-	env, err := proc.Env(pid, EnvCookie)
-	return err == nil && env[EnvCookie] == s.cookie
+	env, err := proc.Env(pid, EnvCookie, engines.EnvAsked)
+	return err == nil && (env[EnvCookie] == s.cookie && !s.onlyAsked || env[engines.EnvAsked] == s.cookie)
 }
 
 // spare says whether a carrier is not to be ended, and notes why.

@@ -76,7 +76,7 @@ func unitsAmong(files []unitFile, rec *store.Session) (all []UnitInfo) {
 		switch {
 		case u.Inside && engineScope(name): // a container
 			continue
-		case !u.Inside && strings.Contains(text, EnvKeep+"=1"): // it wants to outlive the session
+		case !u.Inside && givesKeep(text): // it wants to outlive the session
 			continue
 		case u.Inside, rec.Cookie != "" && strings.Contains(text, EnvCookie+"="+rec.Cookie):
 			if kind == ".service" {
@@ -100,6 +100,18 @@ func unitsAmong(files []unitFile, rec *store.Session) (all []UnitInfo) {
 		}
 	}
 	return all
+}
+
+// givesKeep says whether a unit's environment asks for it to outlive the session. Its command
+// may mention the variable as it likes.
+func givesKeep(text string) bool {
+	for line := range strings.Lines(text) {
+		if words, ok := strings.CutPrefix(strings.TrimSpace(line), "Environment="); ok &&
+			slices.ContainsFunc(strings.Fields(words), func(w string) bool { return strings.Trim(w, `"'`) == EnvKeep+"=1" }) {
+			return true
+		}
+	}
+	return false
 }
 
 // unitCarries says whether a transient unit was given a session's cookie by who asked for

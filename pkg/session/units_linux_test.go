@@ -39,6 +39,7 @@ func TestUnitsOf(t *testing.T) {
 	write("since.service", "[Service]\n", -time.Second)
 	write("before.service", "[Service]\n", hour)
 	write("kept.service", "[Service]\nEnvironment=\""+mine+"\" \"SESSIONBOX_KEEP=1\"\n", -time.Second)
+	write("mentions.service", "[Service]\nEnvironment=\""+mine+"\" \"A=SESSIONBOX_KEEP=1\"\nExecStart=/bin/sh -c 'SESSIONBOX_KEEP=1 tmux'\n", -time.Second)
 	// The user's own, of the same names as what is the session's.
 	write("work.scope", "[Scope]\nSlice=sessionbox-abcdefghij.slice\n", -time.Second)
 	write("work.service", "[Service]\n", -time.Second)
@@ -49,7 +50,7 @@ func TestUnitsOf(t *testing.T) {
 	for _, u := range unitsAmong(unitFilesIn(dir, "user"), &rec) {
 		got[u.Name] = u
 	}
-	for name, fate := range map[string]string{"marked.service": fateAlive, "marked.timer": fateAlive, "placed.service": fateAlive, "since.service": FateSuspect,
+	for name, fate := range map[string]string{"marked.service": fateAlive, "mentions.service": fateAlive, "marked.timer": fateAlive, "placed.service": fateAlive, "since.service": FateSuspect,
 		"work.scope": fateAlive, "work.service": FateSuspect, "tick.timer": fateAlive, "tick.service": FateSuspect} {
 		if got[name].Fate != fate {
 			t.Errorf("%s: %+v, want %s", name, got[name], fate)

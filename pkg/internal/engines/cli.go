@@ -127,7 +127,7 @@ func (c cli) environ() []string {
 		}
 	}
 	if c.cookie != "" {
-		env = append(env, "SESSIONBOX_COOKIE="+c.cookie)
+		env = append(env, EnvAsked+"="+c.cookie)
 	}
 	return env
 }

@@ -63,6 +63,12 @@ func Here(tool string) Engine {
 	return e
 }
 
+// EnvAsked is in the environment of the commands by which an engine is asked on behalf of a
+// session, and of what they leave behind: it is the session's cookie. The variable that marks a
+// session's own processes is another: who asks while a lineage box is being emptied is not to
+// be ended over the question.
+const EnvAsked = "SESSIONBOX_ASKED"
+
 // Marked gives the engine as it is asked on behalf of the session with a cookie.
 func (e Engine) Marked(cookie string) Engine {
 	e.cookie = cookie

@@ -8,10 +8,8 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"os/signal"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -294,15 +292,12 @@ func (s *shim) crontab(args, plain []string) int {
 	if err != nil {
 		return cannot(err)
 	}
-	cmd := exec.Command(s.path, args...)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	cmd := s.child(args)
 	if stdin {
 		cmd.Stdin = strings.NewReader(text)
 	}
-	signals := make(chan os.Signal, 8)
-	signal.Notify(signals, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGHUP)
-	defer signal.Stop(signals)
-	ran := run(cmd, signals)
+	stop, ran := run(cmd)
+	defer stop()
 	t.After, err = s.table()
 	if err == nil { // else the close sees what is there then, and proves nothing
 		t.Done, t.Proven = true, known && ran == nil && SameTable(t.After, text)
@@ -311,36 +306,7 @@ func (s *shim) crontab(args, plain []string) int {
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "sessionbox: what was added to the crontab cannot be noted: %v\n", err)
 	}
-	if exit, ok := errors.AsType[*exec.ExitError](ran); ok {
-		if ws, ok := exit.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
-			return 128 + int(ws.Signal())
-		}
-		return exit.ExitCode()
-	}
-	if ran != nil {
-		return fail(exitCannotRun, fmt.Sprintf("cannot run %s: %v", s.path, ran), "")
-	}
-	return 0
-}
-
-// run runs a command as system(3) does: what the keys of a terminal send is for the command,
-// which has it from there; what was sent to us alone is handed on.
-func run(cmd *exec.Cmd, signals <-chan os.Signal) error {
-	if err := cmd.Start(); err != nil {
-		return err
-	}
-	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
-	for {
-		select {
-		case err := <-ended:
-			return err
-		case sig := <-signals:
-			if sig == syscall.SIGTERM || sig == syscall.SIGHUP {
-				_ = cmd.Process.Signal(sig) // it has ended, else
-			}
-		}
-	}
+	return s.exit(ran)
 }
 
 // tableRecord makes the name for the record of a call: they sort in the order of the calls.

@@ -36,6 +36,8 @@ type Config struct {
 	// TableLock is the file whose lock is held by who changes the user's crontab, for all
 	// sessions of the user.
 	TableLock string `json:"table_lock,omitempty"`
+	// Lost says that the session had shims before whose notes are gone.
+	Lost bool `json:"lost,omitempty"`
 }
 
 // Dir is the directory of a session's shims:
@@ -45,8 +47,11 @@ type Config struct {
 //	ids/TOKEN.E    the id of the container of one call
 //	compose-*.yaml what was added to compose files
 //	setenv         how systemd-run is told of variables
-//	jobs           there if at was called        crontab/      what was done to the table, one file for each call
+//	jobs/          a file for each call of at    crontab/      what was done to the table, one file for each call
 type Dir string
+
+// jobsName is where the calls of at are noted.
+const jobsName = "jobs"
 
 // dirName is what such a directory is called, by which others know it in a PATH.
 const dirName = "shims"
@@ -67,7 +72,7 @@ const configName = "session.json"
 // make it again does no harm.
 func Make(dir string, c Config, program string) (Dir, error) {
 	d := Dir(dir)
-	for _, sub := range []string{"bin", "engines", "ids", "crontab"} {
+	for _, sub := range []string{"bin", "engines", "ids", "crontab", jobsName} {
 		if err := os.MkdirAll(d.path(sub), 0o700); err != nil {
 			return "", err
 		}
@@ -95,8 +100,17 @@ func (d Dir) Config() (Config, error) {
 // called is the record of an engine.
 type called struct {
 	engines.Engine
-	// Driver is nil while it did not say.
+	// Driver is nil while it did not say: until then it has never answered in the session, as
+	// far as that is known.
 	Driver *engines.Driver `json:"driver,omitempty"`
+}
+
+// Answered says whether an engine has ever answered in the session. What never did has made
+// nothing.
+func (d Dir) Answered(e *engines.Engine) bool {
+	var c called
+	return readJSON(d.engineFile(e), &c) == nil && c.Driver != nil ||
+		slices.ContainsFunc(d.Made(), func(m Made) bool { return m.Engine.Key() == e.Key() })
 }
 
 func (d Dir) engineFile(e *engines.Engine) string { return d.path("engines", e.Key()+".json") }
@@ -180,8 +194,7 @@ func (d Dir) ContainerID(nonce string) string {
 
 // Jobs says whether the session may have queued jobs of at.
 func (d Dir) Jobs() bool {
-	_, err := os.Stat(d.path("jobs"))
-	return err == nil
+	return len(d.glob(jobsName, "call-*")) > 0
 }
 
 func (d Dir) glob(sub, pattern string) []string {

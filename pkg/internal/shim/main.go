@@ -102,7 +102,7 @@ func (s *shim) rewrite(args []string) ([]string, int) {
 		return s.unit(args), -1
 	case "at", "batch":
 		if queues(args) {
-			err = writeFile(s.dir.path("jobs"), nil)
+			return args, s.queue(args)
 		}
 	case "crontab":
 		if rest, own := ownTable(args, userName()); own && installs(rest) {
@@ -114,10 +114,15 @@ func (s *shim) rewrite(args []string) ([]string, int) {
 		args, err = s.engine(args)
 	}
 	if err != nil {
-		return nil, fail(exitOwnFailure, fmt.Sprintf("%s was not started, as it cannot be noted that the session did: %v", s.name, err),
-			"free space in the state directory; "+s.path+" works without, and the session's close will not know of it")
+		return nil, s.unnoted(err)
 	}
 	return args, -1
+}
+
+// unnoted refuses a call of which nothing can be written down.
+func (s *shim) unnoted(err error) int {
+	return fail(exitOwnFailure, fmt.Sprintf("%s was not started, as it cannot be noted that the session did: %v", s.name, err),
+		"free space in the state directory; "+s.path+" works without, and the session's close will not know of it")
 }
 
 // engine adds to a command line of an engine.
@@ -163,25 +168,26 @@ func (s *shim) asked(options []string) engines.Engine {
 }
 
 // note writes down which engine is called, before it is, and gives who makes its
-// cgroups, nil if that cannot be told. That is asked once in a session. named says that there
-// will be a file with the id of what is made.
+// cgroups, nil if that cannot be told or is of no use here. That is asked until it answers. named
+// says that there will be a file with the id of what is made: of what has none it must be known
+// whether the engine was there at all.
 func (s *shim) note(e engines.Engine, named bool) (*engines.Driver, error) {
 	if !named {
 		if err := writeFile(s.dir.blindFile(&e), nil); err != nil {
 			return nil, err
 		}
 	}
-	path := s.dir.engineFile(&e)
+	path, local := s.dir.engineFile(&e), s.local(&e)
 	var c called
 	if readJSON(path, &c) == nil && c.Driver != nil {
 		now := time.Now()
-		return c.Driver, os.Chtimes(path, now, now)
+		return driverFor(c.Driver, local), os.Chtimes(path, now, now)
 	}
 	c = called{Engine: e}
 	if err := writeJSON(path, c); err != nil {
 		return nil, err
 	}
-	if !s.local(&e) {
+	if named && !local {
 		return nil, nil
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), driverTime)
@@ -191,7 +197,15 @@ func (s *shim) note(e engines.Engine, named bool) (*engines.Driver, error) {
 		return nil, nil // the command itself will say what is wrong with it
 	}
 	c.Driver = &d
-	return c.Driver, writeJSON(path, c)
+	return driverFor(c.Driver, local), writeJSON(path, c)
+}
+
+// driverFor is a driver that may have to do with cgroups of ours, nil for others.
+func driverFor(d *engines.Driver, local bool) *engines.Driver {
+	if !local {
+		return nil
+	}
+	return d
 }
 
 // driverTime bounds the question once for all: a command must not wait for long.

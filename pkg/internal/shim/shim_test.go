@@ -538,6 +538,7 @@ func TestKeeps(t *testing.T) {
 	for line, want := range map[string]bool{
 		"docker run -e SESSIONBOX_KEEP=1 bb": false, "systemd-run sleep 9": false, "systemd-run -E SESSIONBOX_KEEP=1 sleep 9": true,
 		"systemd-run --setenv=SESSIONBOX_KEEP=1 -E SESSIONBOX_KEEP=0 sleep 9": false, "systemd-run sleep -E SESSIONBOX_KEEP=1": false,
+		"systemd-run -p Environment=SESSIONBOX_KEEP=1 sleep 9": true, "systemd-run -p Environment=A=SESSIONBOX_KEEP=1 sleep 9": false,
 	} {
 		argv := strings.Fields(line)
 		if keeps(argv[0], argv[1:]) != want {

@@ -2,6 +2,7 @@ package shim
 
 import (
 	"os/user"
+	"slices"
 	"strings"
 )
 
@@ -42,6 +43,9 @@ func parseUnit(args []string) unitCall {
 			c.scope = true
 		case "property", "p":
 			c.slice = c.slice || strings.HasPrefix(value, "Slice=")
+			if words, ok := strings.CutPrefix(value, "Environment="); ok && slices.ContainsFunc(strings.Fields(words), func(w string) bool { return strings.Trim(w, `"'`) == envKeep+"=1" }) {
+				c.keeps = true
+			}
 		case "setenv", "E":
 			if strings.HasPrefix(value, envKeep+"=") {
 				c.keeps = value == envKeep+"=1" // the last one counts
