@@ -410,9 +410,9 @@ func TestGuardKilledIsReplaced(t *testing.T) {
 		if err := g.signal(unix.SIGKILL); err != nil {
 			t.Fatal(err)
 		}
-		r.exec(id, "true").must(t, 0, "exec")
+		o := r.exec(id, "true").must(t, 0, "exec")
 		if now, ok := r.guard(); !ok || now == g {
-			t.Fatalf("after %v was killed, %v watches (%v)", g, now, ok)
+			t.Fatalf("after %v was killed, %v watches (%v); exec said %q", g, now, ok, o.stderr)
 		}
 	}
 	r.closed(id)

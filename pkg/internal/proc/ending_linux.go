@@ -14,14 +14,21 @@ func Ending(id ID) bool {
 	case Unknown:
 		return false
 	}
+	// The signal is taken, then the exit begins. Looked for in that order, only who is just
+	// between the two is missed.
+	if killPending(id.PID) {
+		return FateOf(id) != Unknown
+	}
 	st, err := ReadStat(id.PID)
 	if err != nil || st.Start != id.Start {
-		return false // it is asked again
+		return FateOf(id) == Gone // it went meanwhile
 	}
-	if st.Exiting {
-		return true
-	}
-	b, err := read(id.PID, "status")
+	return st.Exiting
+}
+
+// killPending says whether a SIGKILL waits for a process.
+func killPending(pid int) bool {
+	b, err := read(pid, "status")
 	if err != nil {
 		return false
 	}
