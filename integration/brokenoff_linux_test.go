@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"os"
 	"slices"
+	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -18,8 +20,13 @@ func TestCloseInterrupted(t *testing.T) {
 	r.exec(id, bin(), "open", "--name", "interrupted-inner", "--backend", r.box).must(t, 0, "open inside")
 	r.detach("interrupted-inner", "sleep", "6003")
 	r.detach(id, "sleep", "6001")
-	r.detach(id, "sh", "-c", `trap "" TERM; echo deaf >"$1"; while :; do sleep 0.2; done`, "deaf", r.home+"/deaf")
-	eventually(t, "one does not hear", func() bool { _, err := os.Stat(r.home + "/deaf"); return err == nil })
+	r.detach(id, "sh", "-c", `trap "" TERM; echo $$ >"$1"; while :; do sleep 0.2; done`, "deaf", r.home+"/deaf")
+	deaf := 0
+	eventually(t, "one does not hear", func() bool {
+		b, _ := os.ReadFile(r.home + "/deaf")
+		deaf, _ = strconv.Atoi(strings.TrimSpace(string(b)))
+		return deaf > 0
+	})
 
 	closer := r.start(bin(), "close", "--grace", "120s", "--json", id)
 	eventually(t, "the others have ended", func() bool {
@@ -35,7 +42,7 @@ func TestCloseInterrupted(t *testing.T) {
 	if !receipt.Resumed {
 		t.Error("the receipt does not say that it finished what another began")
 	}
-	told(t, "the receipt", &receipt)
+	told(t, "the receipt", &receipt, deaf)
 	o := r.run("history", "--json").must(t, 0, "history")
 	var past []session.Receipt
 	if err := json.Unmarshal(o.stdout, &past); err != nil {
@@ -45,22 +52,25 @@ func TestCloseInterrupted(t *testing.T) {
 	if i < 0 {
 		t.Fatalf("not in the history: %s", o.stdout)
 	}
-	told(t, "the history", &past[i])
+	told(t, "the history", &past[i], deaf)
 }
 
 // told checks that a receipt has the fates of both, once.
-func told(t *testing.T, which string, r *session.Receipt) {
+func told(t *testing.T, which string, r *session.Receipt, deaf int) {
 	t.Helper()
 	fates := map[string][]string{}
 	for i := range r.Processes {
-		if p := &r.Processes[i]; len(p.Argv) > 1 {
+		switch p := &r.Processes[i]; {
+		case p.PID == deaf:
+			fates["deaf"] = append(fates["deaf"], p.Fate)
+		case len(p.Argv) == 2:
 			fates[p.Argv[1]] = append(fates[p.Argv[1]], p.Fate)
 		}
 	}
 	if got := fates["6001"]; !slices.Equal(got, []string{session.FateEnded}) {
 		t.Errorf("%s: who listened: %q, want ended", which, got)
 	}
-	if got := fates["-c"]; !slices.Equal(got, []string{session.FateKilled}) {
+	if got := fates["deaf"]; !slices.Equal(got, []string{session.FateKilled}) {
 		t.Errorf("%s: who did not: %q, want killed", which, got)
 	}
 	if len(r.Nested) != 1 || len(r.Nested[0].Processes) != 1 || r.Nested[0].Processes[0].Fate != session.FateEnded {
