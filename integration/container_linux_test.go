@@ -5,6 +5,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -140,4 +141,18 @@ func shellWords(argv []string) string {
 		quoted[i] = "'" + strings.ReplaceAll(a, "'", `'\''`) + "'"
 	}
 	return strings.Join(quoted, " ")
+}
+
+// TestContainerForgotten: a container was killed, and its records are there for the next one. Of
+// their processes nothing can be told; who knows better has the record dropped.
+func TestContainerForgotten(t *testing.T) {
+	r := newRig(t)
+	r.inContainer("sh", "-c", bin()+" open --name work --private-tmp && exec kill -9 $$")
+	o := r.inContainer("sh", "-c", "sessionbox close work >/dev/null; echo \"$?\"; sessionbox close --forget work >/dev/null; echo \"$?\"; sessionbox close work >/dev/null; echo \"$?\"; sessionbox open --name work >/dev/null && sessionbox close work >/dev/null; echo \"$?\"; sessionbox ls -q")
+	if got := strings.Fields(string(o.stdout)); !slices.Equal(got, []string{"5", "5", "3", "0"}) {
+		t.Errorf("exit codes %q, want 5 5 3 0\n%s", got, o.stderr)
+	}
+	if !strings.Contains(string(o.stderr), "close --forget") {
+		t.Errorf("the way out is not named: %s", o.stderr)
+	}
 }

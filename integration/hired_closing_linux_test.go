@@ -331,3 +331,29 @@ echo "{$l}" >` + spool + `/made
 		os.Remove(socket)
 	}
 }
+
+// TestHiredForgotten: an engine has gone for good. Who says so has the record dropped, and is
+// told what may be left; while a process lives, that is not done.
+func TestHiredForgotten(t *testing.T) {
+	r := newRig(t)
+	e := r.engine()
+	id := r.open("forgotten", "--shims")
+	c := e.called(id, "run", "bb")
+	e.die()
+	_, o := r.close(id, "--now")
+	o.must(t, 4, "close without the engine")
+	if !strings.Contains(string(o.stderr), "close --forget") {
+		t.Errorf("the way out is not named: %s", o.stderr)
+	}
+	receipt, o := r.close(id, "--now", "--forget")
+	o.must(t, 4, "close --forget")
+	if got, ok := fateOf(receipt, c); !receipt.Forgotten || receipt.Clean() || !ok || got.Fate != session.FateSurvived {
+		t.Errorf("the receipt: forgotten %t, clean %t, %+v", receipt.Forgotten, receipt.Clean(), got)
+	}
+	r.run("close", id).must(t, 3, "close of what is forgotten")
+	r.nothing("then")
+	// One that can be closed is not forgotten.
+	if receipt := r.closed(r.open("forgotten"), "--forget"); receipt.Forgotten {
+		t.Error("the receipt of a close says that it was forgotten")
+	}
+}

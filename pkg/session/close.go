@@ -26,6 +26,11 @@ type CloseOptions struct {
 	// Along are references to sessions that the caller closes at the same time: no daemon is
 	// spared for who ends with those.
 	Along []string
+	// Forget drops the record of a session whose close cannot come to its end: its processes are
+	// those of a pid namespace that is gone, or an engine is that held something of it. It is
+	// not closed for that: the error is the same, and [Receipt].Forgotten says so. A session of
+	// which a process has survived, or whose box is there, is not forgotten.
+	Forget bool
 	// Reason is why it is closed, for the receipt; "" when it was asked for.
 	Reason string
 
@@ -56,7 +61,7 @@ func (m *Manager) Close(ctx context.Context, ref string, o CloseOptions) (Receip
 	if err != nil {
 		var e *Error
 		if errors.As(err, &e) && errors.Is(e.Kind, ErrClosed) {
-			if r, ok := m.lastReceipt(ref); ok {
+			if r, ok := m.lastReceipt(ref); ok && !r.Forgotten {
 				r.AlreadyClosed = true
 				return r, nil
 			}
@@ -83,7 +88,7 @@ func (m *Manager) beginClose(ctx context.Context, id string, o CloseOptions, out
 	c.unlock = c.lock(ctx, id)
 	rec, problem, err := m.load(id)
 	if err != nil {
-		if r, ok := m.lastReceipt(id); ok && errors.Is(err, store.ErrNotFound) {
+		if r, ok := m.lastReceipt(id); ok && !r.Forgotten && errors.Is(err, store.ErrNotFound) {
 			r.AlreadyClosed = true // by whoever held the lock before us
 			return c.without(r, nil)
 		}
@@ -134,6 +139,10 @@ func (c *closing) complete(ctx context.Context) (Receipt, error) {
 			m.event(store.Event{Event: "close_failed", ID: rec.ID, Name: rec.Name}, map[string]any{"error": c.r.Error, "processes": len(c.r.Processes)})
 		}
 	}
+	if err != nil && o.Forget && c.mayForget(ctx) {
+		c.r.Forgotten = true
+		return c.r, errors.Join(err, c.removeTmp(ctx), c.forget(ctx))
+	}
 	if err != nil || o.DryRun {
 		c.r.DryRun = o.DryRun
 		return c.r, err
@@ -183,6 +192,7 @@ type closing struct {
 	hired      *hired                 // nil until others were asked
 	inside     []*closing             // of the sessions inside, whose boxes were emptied
 	nested     map[string]error       // of those that were closed, by id
+	removed    bool                   // so is the box
 	judged     bool                   // the kernel has said who is left in the box
 }
 

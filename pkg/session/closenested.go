@@ -80,7 +80,7 @@ func (c *closing) completeNested(ctx context.Context) error {
 // becomes of the reason to close this one meanwhile.
 func (c *closing) inner() CloseOptions {
 	o := c.o
-	o.Generation, o.only, o.nested = 0, nil, true
+	o.Generation, o.only, o.nested, o.Forget = 0, nil, true, false
 	if o.around == nil && c.box != nil {
 		o.around = &Session{m: c.m, rec: c.rec, box: c.box}
 	}

@@ -72,6 +72,7 @@ func (c *closing) rest(ctx context.Context) error {
 	if err := c.remove(ctx); err != nil {
 		return errors.Join(err, others)
 	}
+	c.removed = true
 	if others != nil {
 		return others
 	}
@@ -221,6 +222,12 @@ func (c *closing) remove(ctx context.Context) error {
 		return fmt.Errorf("remove the box %s: %w", c.rec.Path, err)
 	}
 	return nil
+}
+
+// mayForget says whether a session whose close has failed may be forgotten: there is no box that
+// would say that it is there, and nobody who is known to live.
+func (c *closing) mayForget(ctx context.Context) bool {
+	return ctx.Err() == nil && !c.o.DryRun && len(c.r.Survivors) == 0 && c.nestedErrors() == nil && (c.box == nil || c.removed)
 }
 
 // forget moves the session from the records to the history. That it is closed

@@ -192,7 +192,7 @@ func (h *hired) finish(ctx context.Context) error {
 		return nil
 	}
 	return &Error{Kind: ErrSurvivors, Session: c.name(), Text: fmt.Sprintf("%d of what others started for it could not be ended (containers, units, jobs)", left),
-		Hint: "the receipt names them; close again when the engine or manager answers", Retry: true}
+		Hint: "the receipt names them; close again when the engine or manager answers, or `sessionbox close --forget` if it never will", Retry: true}
 }
 
 // fates say what became of containers, and of those that nobody could speak for: they may live.

@@ -235,6 +235,8 @@ type Receipt struct {
 	Served []Served `json:"served,omitempty"`
 	// Kept asked for it by SESSIONBOX_KEEP=1, or serves others, and lives on in a session of its own.
 	Kept []Process `json:"kept,omitempty"`
+	// Forgotten: it is not closed, and its record was dropped, as was asked for.
+	Forgotten bool `json:"forgotten,omitempty"`
 	// Error is why the session is not closed, "" when it is.
 	Error string    `json:"error,omitempty"`
 	Usage UsageInfo `json:"usage"`

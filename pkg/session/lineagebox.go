@@ -73,7 +73,7 @@ func (m *Manager) openLineage(rec *store.Session) (*lineageBox, error) {
 func (m *Manager) lineageIn(rec *store.Session, s *survey) (*lineageBox, error) {
 	if rec.Creator.NS != 0 && s.here.Namespace != 0 && s.here.Namespace != rec.Creator.NS {
 		return nil, &Error{Kind: ErrUnsupported, Session: rec.ID, Text: "its processes cannot be seen from here",
-			Hint: "it was opened in another pid namespace; close it there. With that namespace it has ended: then remove " + m.store.SessionDir(rec.ID)}
+			Hint: "it was opened in another pid namespace; close it there. With that namespace it has ended: then `sessionbox close --forget " + rec.ID + "`"}
 	}
 	return &lineageBox{m: m, rec: *rec, table: s.table, survey: s, ties: map[string]*keeper.Tie{}, commands: map[string]*keeper.Command{}}, nil
 }

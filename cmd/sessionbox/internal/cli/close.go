@@ -22,6 +22,7 @@ type closeOptions struct {
 	grace  *time.Duration
 	now    bool
 	dryRun bool
+	forget bool
 
 	spare, include bool
 
@@ -44,6 +45,10 @@ session's owner nor who closes it: with all that it has started it is moved to a
 of its own (NAME.kept-N), which its own close ends. --spare and --include decide. Who is in
 a session that is closed along is not outside, and in a container none is spared.
 
+What cannot be asked any more cannot be closed: an engine that is gone for good and held
+containers of the session, processes of a container that was killed itself. --forget drops
+the record of such a session. The exit status stays, and the receipt says what may be left.
+
 0 means that the kernel says nothing is left. Closing what is closed already does
 no harm: the earlier receipt is shown. With --json the answer is a list of
 receipts.
@@ -63,6 +68,9 @@ Exit status:
 		Args: func(cmd *cobra.Command, args []string) error {
 			if o.now && o.grace != nil {
 				return usagef("close: --now leaves no --grace").hintf("leave one out")
+			}
+			if o.forget && o.dryRun {
+				return usagef("close: --dry-run forgets nothing").hintf("leave one out")
 			}
 			if o.spare && o.include {
 				return usagef("close: --spare and --include contradict each other").hintf("leave one out")
@@ -84,6 +92,7 @@ Exit status:
 	f.Var(duration{&o.grace}, "grace", "time from SIGTERM to SIGKILL (default: the session's; 0: as --now)")
 	f.BoolVar(&o.now, "now", false, "kill at once")
 	f.BoolVar(&o.dryRun, "dry-run", false, "change nothing, say what would be ended")
+	f.BoolVar(&o.forget, "forget", false, "forget it if it cannot be closed, as nobody can be asked any more")
 	f.BoolVar(&o.spare, "spare", false, "spare daemons that serve anybody outside the session")
 	f.BoolVar(&o.include, "include", false, "end daemons too that serve others")
 	generationFlag(f, &o.generation)
@@ -114,7 +123,7 @@ func (a *app) close(ctx context.Context, o *closeOptions, refs []string) error {
 	if err != nil {
 		return err
 	}
-	so := session.CloseOptions{Shared: shared, Along: refs, Grace: o.grace, Now: o.now, DryRun: o.dryRun, Generation: o.generation}
+	so := session.CloseOptions{Shared: shared, Along: refs, Grace: o.grace, Now: o.now, Forget: o.forget, DryRun: o.dryRun, Generation: o.generation}
 	var wg sync.WaitGroup
 	slots := make(chan struct{}, closeAtOnce)
 	for i, ref := range refs {

@@ -80,6 +80,9 @@ func headline(r *session.Receipt, now time.Time) (string, paint) {
 		if n == 0 {
 			text = name + " is not closed"
 		}
+		if r.Forgotten {
+			text += ", and forgotten"
+		}
 		if gone > 0 {
 			text += fmt.Sprintf(", %d ended", gone)
 		}
