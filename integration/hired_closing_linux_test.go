@@ -300,7 +300,8 @@ Server(sys.argv[1], Engine).serve_forever()
 `
 
 // TestHiredInside: an engine that runs in the session ends with it. What it has is removed
-// before, and that it does not answer afterwards keeps nothing from being closed.
+// before, and that it does not answer afterwards keeps nothing from being closed; unless it may
+// have made something that no file tells of.
 func TestHiredInside(t *testing.T) {
 	need(t, "python3")
 	r := newRig(t)
@@ -308,11 +309,14 @@ func TestHiredInside(t *testing.T) {
 	if err := os.Mkdir(spool, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	// It makes a container without a file of its id, as compose does.
 	r.podman("exit 125\n")
 	script := `#!/bin/sh
 l=; prev=
-for a; do [ "$prev" != --label ] || l="$l${l:+,}\"${a%%=*}\":\"${a#*=}\""; prev=$a; done
+for a; do
+	[ "$prev" != --label ] || l="$l${l:+,}\"${a%%=*}\":\"${a#*=}\""
+	[ "$prev" != --cidfile ] || printf made >"$a"
+	prev=$a
+done
 echo "{$l}" >` + spool + `/made
 `
 	if err := os.WriteFile(filepath.Join(r.home, "pbin", "docker"), []byte(script), 0o755); err != nil {
@@ -323,12 +327,21 @@ echo "{$l}" >` + spool + `/made
 		id := r.open("inside", "--shims")
 		r.detach(id, "python3", "-c", engineInside, socket, spool)
 		eventually(t, "the engine", func() bool { _, err := os.Stat(socket); return err == nil })
-		r.exec(id, "docker", "run", "--cidfile", filepath.Join(r.home, "own"), "bb").must(t, 0, "docker run")
+		r.exec(id, "docker", "run", "bb").must(t, 0, "docker run")
 		receipt := r.closed(id, how)
 		if left, _ := os.ReadDir(spool); len(left) > 0 || len(receipt.Containers) != 1 {
 			t.Errorf("%s: left: %v; the receipt says %+v", how, left, receipt.Containers)
 		}
 		os.Remove(socket)
+	}
+	id := r.open("inside", "--shims")
+	r.detach(id, "python3", "-c", engineInside, socket, spool)
+	eventually(t, "the engine", func() bool { _, err := os.Stat(socket); return err == nil })
+	r.exec(id, "docker", "run", "--cidfile", filepath.Join(r.home, "own"), "bb").must(t, 0, "docker run")
+	receipt, o := r.close(id, "--now", "--forget")
+	o.must(t, 4, "close of what no file tells of")
+	if left, _ := os.ReadDir(spool); len(left) > 0 || !receipt.Forgotten {
+		t.Errorf("left: %v; the receipt says %+v", left, receipt.Containers)
 	}
 }
 

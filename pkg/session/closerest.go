@@ -102,8 +102,8 @@ func (c *closing) keepRecord(ctx context.Context) error {
 	if !errors.Is(err, store.ErrNotFound) {
 		return err
 	}
-	if !c.unrecorded {
-		return nil // somebody else has closed it meanwhile
+	if r, closed := c.m.lastReceipt(c.rec.ID); closed && r.ID == c.rec.ID {
+		return nil // by somebody else, meanwhile
 	}
 	wait, cancel := context.WithTimeout(ctx, forgetTime)
 	defer cancel()

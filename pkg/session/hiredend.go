@@ -29,7 +29,6 @@ type hired struct {
 	elsewhere  []HiredContainer // made where nobody was called
 	deaf       bool             // who has those did not answer
 	hanging    map[string]error // engines that hung, by key: each would cost its time again
-	over       map[string]error // engines that ran in the box, and have removed all that they had
 	silent     map[string]error // those, and who did not answer in the finish under way
 	said       []string         // notes of the last finish
 	dialled    bool             // the manager was tried that did not answer a moment ago
@@ -45,7 +44,7 @@ const moment = 100 * time.Millisecond
 // beginHired asks all to end while the processes in the box are asked: nothing waits for it.
 // It ends with ctx.
 func (c *closing) beginHired(ctx context.Context) *hired {
-	h := &hired{c: c, begun: time.Now(), hanging: c.m.hung.recent(), silent: map[string]error{}, over: map[string]error{}}
+	h := &hired{c: c, begun: time.Now(), hanging: map[string]error{}, silent: map[string]error{}}
 	h.units = c.m.unitsOf(&c.rec)
 	grace := c.grace()
 	h.endInside(ctx)
@@ -91,15 +90,9 @@ func (h *hired) mute(failed map[string]error) {
 	defer h.mu.Unlock()
 	for key, err := range failed {
 		if errors.Is(err, context.DeadlineExceeded) {
-			h.hangs(key, err)
+			h.hanging[key] = err
 		}
 	}
-}
-
-// hangs remembers one that hung, for other closes, too. h.mu is held.
-func (h *hired) hangs(key string, err error) {
-	h.hanging[key] = err
-	h.c.m.hung.add(key, err)
 }
 
 // add takes over what a look has found, once. Who nobody could speak for stays unsure until the
@@ -124,7 +117,7 @@ func (h *hired) stop(ctx context.Context, k *held, grace time.Duration) {
 	defer h.mu.Unlock()
 	switch {
 	case errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil:
-		h.hangs(k.engine.Key(), err)
+		h.hanging[k.engine.Key()] = err
 	case err != nil && !errors.Is(err, engines.ErrGone): // it is killed below
 	case killed:
 		k.info.Fate = FateKilled
@@ -215,7 +208,7 @@ func (h *hired) fates() (all []HiredContainer) {
 	dir := h.c.m.shimDir(&h.c.rec)
 	for _, made := range dir.Made() {
 		err := h.silent[made.Engine.Key()]
-		if err == nil || errors.Is(err, errInside) || slices.ContainsFunc(all, func(c HiredContainer) bool { return c.ID == made.ID }) {
+		if err == nil || slices.ContainsFunc(all, func(c HiredContainer) bool { return c.ID == made.ID }) {
 			continue
 		}
 		info := hiredContainer(&held{Container: engines.Container{ID: made.ID}, engine: made.Engine})
@@ -224,7 +217,7 @@ func (h *hired) fates() (all []HiredContainer) {
 	}
 	for _, e := range h.c.m.enginesOf(&h.c.rec) {
 		err := h.silent[e.Key()]
-		if err == nil || errors.Is(err, errInside) || left[e.Key()] || !mayHave(dir, &e, err) {
+		if err == nil || left[e.Key()] || !mayHave(dir, &e, err) {
 			continue
 		}
 		info := hiredContainer(&held{engine: e})
@@ -289,7 +282,6 @@ func (h *hired) removeContainers(ctx context.Context) {
 	c := h.c
 	inFlight := inFlight(c.m.shimDir(&c.rec))
 	h.silent = maps.Clone(h.hanging) // nobody adds any more
-	maps.Copy(h.silent, h.over)
 	for pass := range listPasses {
 		l := look{m: c.m, rec: &c.rec, skip: h.silent, cookie: c.rec.Cookie, conmons: h.watched}
 		s := l.containers(ctx)
@@ -317,9 +309,7 @@ func (h *hired) removeContainers(ctx context.Context) {
 func couldNotAsk(failed map[string]error) []string {
 	var all []string
 	for _, err := range failed {
-		if !errors.Is(err, errInside) {
-			all = append(all, "could not ask: "+err.Error())
-		}
+		all = append(all, "could not ask: "+err.Error())
 	}
 	slices.Sort(all)
 	return slices.Compact(all)
@@ -370,8 +360,7 @@ func (h *hired) remove(ctx context.Context, k *held) {
 func (h *hired) muteNow(key string, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.hangs(key, err)
-	h.silent[key] = err
+	h.hanging[key], h.silent[key] = err, err
 }
 
 // hung says whether the engine of a container did not answer: it has survived then, as far as

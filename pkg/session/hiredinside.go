@@ -2,7 +2,6 @@ package session
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -11,14 +10,12 @@ import (
 	"github.com/sessionbox/sessionbox/pkg/internal/proc"
 )
 
-// errInside is why an engine is not asked when the box is empty: it was in it.
-var errInside = errors.New("it ran in the session, and has ended with it")
-
 // insideTime bounds, beyond the grace, ending what an engine has that runs in the session.
-const insideTime = 10 * time.Second
+const insideTime = 5 * time.Second
 
 // endInside has the engines that run in the box remove what they have of the session, while
-// they still can. Who does all of it is not asked any more.
+// they still can: when the box is empty nobody answers for them. What they make later, and what
+// no file tells of, may live then, as with any engine that is gone.
 func (h *hired) endInside(ctx context.Context) {
 	list := h.inside()
 	if len(list) == 0 {
@@ -30,7 +27,7 @@ func (h *hired) endInside(ctx context.Context) {
 	l := look{m: h.c.m, rec: &h.c.rec}
 	for _, e := range list {
 		s, err := l.containersAt(ctx, e)
-		if err != nil || len(s.unsure) > 0 {
+		if err != nil {
 			continue
 		}
 		h.add(&s)
@@ -46,9 +43,6 @@ func (h *hired) endInside(ctx context.Context) {
 			}
 		}
 		wg.Wait()
-		if !slices.ContainsFunc(h.containers, func(k *held) bool { return k.known && !k.removed && slices.ContainsFunc(s.all, k.same) }) {
-			h.over[e.Key()] = errInside
-		}
 	}
 }
 

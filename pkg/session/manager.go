@@ -62,7 +62,6 @@ type Manager struct {
 	machine func() string          // the machine id, read once
 	// busFailed is when the systemd manager did not answer, in ns; 0 is never.
 	busFailed atomic.Int64
-	hung      hungEngines
 	// keepers are those of lineage boxes that were found last: to find them the whole process
 	// table is read.
 	keepers about[[]keeperProc]

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sessionbox/sessionbox/pkg/internal/shim"
 	"github.com/sessionbox/sessionbox/pkg/scope"
 	"github.com/sessionbox/sessionbox/pkg/store"
 )
@@ -106,8 +107,7 @@ func unitsAmong(files []unitFile, rec *store.Session) (all []UnitInfo) {
 // may mention the variable as it likes.
 func givesKeep(text string) bool {
 	for line := range strings.Lines(text) {
-		if words, ok := strings.CutPrefix(strings.TrimSpace(line), "Environment="); ok &&
-			slices.ContainsFunc(strings.Fields(words), func(w string) bool { return strings.Trim(w, `"'`) == EnvKeep+"=1" }) {
+		if words, ok := strings.CutPrefix(strings.TrimSpace(line), "Environment="); ok && shim.GivesKeep(words) {
 			return true
 		}
 	}

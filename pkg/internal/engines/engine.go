@@ -7,9 +7,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+	"os/exec"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -217,6 +220,16 @@ type Driver struct {
 	Systemd  bool `json:"systemd"`  // a systemd manager, else the engine itself
 	Unified  bool `json:"unified"`  // in the cgroup v2 tree
 	Rootless bool `json:"rootless"` // as the user, in the user's manager
+}
+
+// Refused says whether an error of a question says that the engine could not be reached at all,
+// rather than that it was slow, or did not understand.
+func (e Engine) Refused(err error) bool {
+	if path := e.Socket(); path != "" {
+		return !socketThere(path) || errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission)
+	}
+	// podman does not do anything at all where it cannot do this.
+	return errors.Is(err, exec.ErrNotFound) || e.Tool == "podman" && errors.As(err, new(*exec.ExitError))
 }
 
 // Driver asks for it.

@@ -10,9 +10,11 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -392,4 +394,33 @@ func FuzzAnswer(f *testing.F) {
 			t.Fatalf("%d bytes of %d", len(body), len(text))
 		}
 	})
+}
+
+// An engine that is slow, or does not understand a question, may have done what it was asked for.
+func TestRefused(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "s")
+	l, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	exit := exec.Command("false").Run()
+	docker := Engine{Tool: "docker", Env: map[string]string{"DOCKER_HOST": "unix://" + socket}}
+	far := Engine{Tool: "docker", Env: map[string]string{"DOCKER_HOST": "tcp://192.0.2.1:1"}}
+	podman := Engine{Tool: "podman"}
+	for _, c := range []struct {
+		e    Engine
+		err  error
+		want bool
+	}{
+		{docker, plainly(syscall.ECONNREFUSED), true}, {docker, plainly(syscall.EACCES), true},
+		{docker, plainly(context.DeadlineExceeded), false}, {docker, &statusError{code: 500}, false},
+		{Engine{Tool: "docker", Env: map[string]string{"DOCKER_HOST": "unix:///nonexistent"}}, exit, true},
+		{far, exit, false}, {far, exec.ErrNotFound, true}, {far, context.DeadlineExceeded, false},
+		{podman, exit, true}, {podman, context.DeadlineExceeded, false},
+	} {
+		if got := c.e.Refused(c.err); got != c.want {
+			t.Errorf("%s, %v: %t, want %t", c.e, c.err, got, c.want)
+		}
+	}
 }

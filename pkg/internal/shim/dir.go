@@ -100,16 +100,17 @@ func (d Dir) Config() (Config, error) {
 // called is the record of an engine.
 type called struct {
 	engines.Engine
-	// Driver is nil while it did not say: until then it has never answered in the session, as
-	// far as that is known.
+	// Driver is nil while it did not say.
 	Driver *engines.Driver `json:"driver,omitempty"`
+	// Alive: it may have done something, as it was not plain that it could not be reached.
+	Alive bool `json:"alive,omitempty"`
 }
 
-// Answered says whether an engine has ever answered in the session. What never did has made
-// nothing.
+// Answered says whether an engine may ever have done anything in the session: it answered, or
+// it was not plain that nobody listens.
 func (d Dir) Answered(e *engines.Engine) bool {
 	var c called
-	return readJSON(d.engineFile(e), &c) == nil && c.Driver != nil ||
+	return readJSON(d.engineFile(e), &c) == nil && (c.Driver != nil || c.Alive) ||
 		slices.ContainsFunc(d.Made(), func(m Made) bool { return m.Engine.Key() == e.Key() })
 }
 

@@ -179,13 +179,16 @@ func (s *shim) note(e engines.Engine, named bool) (*engines.Driver, error) {
 	}
 	path, local := s.dir.engineFile(&e), s.local(&e)
 	var c called
-	if readJSON(path, &c) == nil && c.Driver != nil {
+	if readJSON(path, &c) == nil { // another call may be about to write what it was told
 		now := time.Now()
-		return driverFor(c.Driver, local), os.Chtimes(path, now, now)
-	}
-	c = called{Engine: e}
-	if err := writeJSON(path, c); err != nil {
-		return nil, err
+		if err := os.Chtimes(path, now, now); err != nil || c.Driver != nil {
+			return driverFor(c.Driver, local), err
+		}
+	} else {
+		c = called{Engine: e}
+		if err := writeJSON(path, c); err != nil {
+			return nil, err
+		}
 	}
 	if named && !local {
 		return nil, nil
@@ -193,16 +196,20 @@ func (s *shim) note(e engines.Engine, named bool) (*engines.Driver, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), driverTime)
 	defer cancel()
 	d, err := e.Marked(s.c.Cookie).Driver(ctx)
-	if err != nil {
+	switch {
+	case err == nil:
+		c.Driver = &d
+	case !e.Refused(err) && !c.Alive:
+		c.Alive = true
+	default:
 		return nil, nil // the command itself will say what is wrong with it
 	}
-	c.Driver = &d
 	return driverFor(c.Driver, local), writeJSON(path, c)
 }
 
 // driverFor is a driver that may have to do with cgroups of ours, nil for others.
 func driverFor(d *engines.Driver, local bool) *engines.Driver {
-	if !local {
+	if !local || d == nil {
 		return nil
 	}
 	return d

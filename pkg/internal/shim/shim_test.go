@@ -586,3 +586,14 @@ func TestContainerID(t *testing.T) {
 		t.Errorf("made: %+v", made)
 	}
 }
+
+func TestGivesKeep(t *testing.T) {
+	for words, want := range map[string]bool{
+		`SESSIONBOX_KEEP=1`: true, `A=b "SESSIONBOX_KEEP=1"`: true, `SESSIONBOX_KEEP="1"`: true, `'SESSIONBOX_KEEP=1' B=c`: true, `SESSIONBOX_KEEP=\1`: true,
+		``: false, `SESSIONBOX_KEEP=10`: false, `"A=b SESSIONBOX_KEEP=1"`: false, `X_SESSIONBOX_KEEP=1`: false, `"A=\" SESSIONBOX_KEEP=1"`: false, `"SESSIONBOX_KEEP=1`: false,
+	} {
+		if got := GivesKeep(words); got != want {
+			t.Errorf("%s: %t, want %t", words, got, want)
+		}
+	}
+}

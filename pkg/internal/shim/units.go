@@ -2,7 +2,6 @@ package shim
 
 import (
 	"os/user"
-	"slices"
 	"strings"
 )
 
@@ -43,7 +42,7 @@ func parseUnit(args []string) unitCall {
 			c.scope = true
 		case "property", "p":
 			c.slice = c.slice || strings.HasPrefix(value, "Slice=")
-			if words, ok := strings.CutPrefix(value, "Environment="); ok && slices.ContainsFunc(strings.Fields(words), func(w string) bool { return strings.Trim(w, `"'`) == envKeep+"=1" }) {
+			if words, ok := strings.CutPrefix(value, "Environment="); ok && GivesKeep(words) {
 				c.keeps = true
 			}
 		case "setenv", "E":
@@ -55,6 +54,35 @@ func parseUnit(args []string) unitCall {
 	// A "--" ends the options, which is no trouble: the command follows.
 	c.understood = ok || n < len(args) && args[n] == "--"
 	return c
+}
+
+// GivesKeep says whether one of the words of an Environment= of systemd asks for what is started
+// to outlive its session. A word may be in quotes, as a whole or in part, and \ quotes one character.
+func GivesKeep(words string) bool {
+	var word strings.Builder
+	var quote rune
+	escaped := false
+	for _, r := range words + " " {
+		switch {
+		case escaped:
+			word.WriteRune(r)
+			escaped = false
+		case r == '\\':
+			escaped = true
+		case quote != 0 && r == quote:
+			quote = 0
+		case quote == 0 && (r == '"' || r == '\''):
+			quote = r
+		case quote == 0 && (r == ' ' || r == '\t' || r == '\n'):
+			if word.String() == envKeep+"=1" {
+				return true
+			}
+			word.Reset()
+		default:
+			word.WriteRune(r)
+		}
+	}
+	return false
 }
 
 // queues says whether a command line of at or batch queues a job, rather than asking
