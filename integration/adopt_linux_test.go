@@ -368,6 +368,13 @@ func TestAdoptRefused(t *testing.T) {
 		anchor = pid
 	}
 	mine := strconv.Itoa(a.id.pid)
+	if backend() != "lineage" {
+		strict := r.open("strict", "--strict")
+		if o := r.run("adopt", strict, mine); o.code != 5 || !strings.Contains(string(o.stderr), "is strict") {
+			t.Errorf("adopt into a strict session: exit code %d: %s", o.code, o.stderr)
+		}
+		r.closed(strict, "--now")
+	}
 	for _, c := range []struct {
 		what string
 		args []string

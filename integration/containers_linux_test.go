@@ -107,7 +107,10 @@ func TestContainers(t *testing.T) {
 		e.must(tool, "run", "-d", "--name", "canary", "--network", "none", "bb", "sleep", "3600")
 	}
 	e.must("podman", "run", "-d", "--name", "canary2", "--network", "none", "bb", "sleep", "3600") // the session restarts it
-	r.tmuxServer()                                                                                 // outside, with a window that must live
+	if tierName() != "vm" {
+		e.must("podman", "create", "--name", "canary3", "--network", "none", "bb", "sleep", "3600") // and starts this one
+	}
+	r.tmuxServer() // outside, with a window that must live
 	e.must(append(append([]string{"systemd-run"}, userFlag()...), "--unit=sbx-canary", "sleep", "3600")...)
 	t.Cleanup(func() { e.run(append(append([]string{"systemctl"}, userFlag()...), "stop", "sbx-canary.service")...) })
 	const foreign = "1 1 1 1 * true"
@@ -125,6 +128,7 @@ func TestContainers(t *testing.T) {
 		`podman run -d --name pplain --network none bb sleep 600`,
 		`podman exec -d canary sleep 600`,
 		`podman restart --time 0 canary2`,
+		`podman start canary3`,
 		`/usr/bin/podman run -d --name ppast --network none bb sleep 600`,
 		`/usr/bin/docker run -d --name past --network none bb sleep 600`,
 		`printf 'services:\n  web:\n    image: bb\n    command: sleep 600\n    network_mode: none\n' >compose.yaml`,
@@ -138,7 +142,7 @@ func TestContainers(t *testing.T) {
 		`"$SESSIONBOX_BIN" open --shims --name inner`,
 		`"$SESSIONBOX_BIN" exec inner -- docker run -d --name nested --network none bb sleep 600`,
 	} {
-		if !whole && slices.ContainsFunc([]string{"made", "compose", "inner"}, func(w string) bool { return strings.Contains(line, w) }) {
+		if !whole && slices.ContainsFunc([]string{"made", "compose", "inner", "canary3"}, func(w string) bool { return strings.Contains(line, w) }) {
 			continue
 		}
 		r.exec(id, "bash", "-c", "cd "+r.home+" && "+line).must(t, 0, line)
@@ -163,8 +167,11 @@ func TestContainers(t *testing.T) {
 		want["made"] = session.FateRemoved
 	}
 	podmans := []string{"canary", "canary2"}
+	if whole {
+		podmans = append(podmans, "canary3")
+	}
 	if !proven {
-		want["ppast"], podmans = session.FateSuspect, []string{"canary", "canary2", "ppast"}
+		want["ppast"], podmans = session.FateSuspect, append(podmans, "ppast")
 	}
 	if composed {
 		dir := strings.ToLower(filepath.Base(r.home))
@@ -194,8 +201,20 @@ func TestContainers(t *testing.T) {
 			t.Errorf("the canary of %s says %q", tool, got)
 		}
 	}
-	if got := e.must("podman", "exec", "canary2", "echo", "alive"); got != "alive" {
-		t.Errorf("the canary that the session has restarted says %q", got)
+	// What the session has restarted or started is stopped with it, as podman's process beside it
+	// was the session's, and is there for whoever made it.
+	for _, name := range []string{"canary2", "canary3"} {
+		if !slices.Contains(podmans, name) {
+			continue
+		}
+		i := slices.IndexFunc(receipt.Containers, func(c session.HiredContainer) bool { return c.Name == name })
+		if proven && (i < 0 || receipt.Containers[i].Why == "") {
+			t.Errorf("the receipt says of %s: %+v", name, receipt.Containers)
+		}
+		e.must("podman", "start", name)
+		if got := e.must("podman", "exec", name, "echo", "alive"); got != "alive" {
+			t.Errorf("%s, which the session has started, says %q", name, got)
+		}
 	}
 	units := map[string]string{}
 	for _, u := range receipt.Units {

@@ -60,6 +60,9 @@ func (s *Session) Adopt(ctx context.Context, roots []Root, o AdoptOptions) (Adop
 	if s.IsContainer() {
 		return a.r, &Error{Kind: ErrUnsupported, Session: s.Name(), Text: "is a container: what runs outside of it cannot be brought in", Hint: "`sessionbox open` a session without --oci for it"}
 	}
+	if s.rec.Strict {
+		return a.r, &Error{Kind: ErrUnsupported, Session: s.Name(), Text: "is strict: the doors of a process that runs already cannot be closed", Hint: "`sessionbox open` a session without --strict for it"}
+	}
 	lock, err := s.enter(ctx)
 	if err != nil {
 		return a.r, err

@@ -97,6 +97,8 @@ func (m *Manager) beginClose(ctx context.Context, id string, o CloseOptions, out
 	c.rec, c.unrecorded = rec, problem != ""
 	if problem != "" {
 		c.note(problem)
+		// With its cookie lost, too, it may have had shims: engines are asked for its label.
+		c.rec.Shims = c.rec.Shims || c.rec.Cookie == ""
 	}
 	c.r.Resumed, c.r.Reason = rec.State == store.StateClosing, o.Reason
 	c.failed = c.run(ctx)

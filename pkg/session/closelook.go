@@ -2,6 +2,7 @@ package session
 
 import (
 	"context"
+	"slices"
 )
 
 // listed says which pids are accounted for by the box: in a dry run they live, else they have
@@ -36,6 +37,9 @@ func (c *closing) look(ctx context.Context) error {
 	for _, id := range c.m.children(&c.rec, c.box) {
 		if r, err := c.m.closeID(ctx, id, c.inner(), false); err == nil {
 			c.r.Nested = append(c.r.Nested, r)
+			c.r.Processes = slices.DeleteFunc(c.r.Processes, func(p Fated) bool { // they are told once
+				return slices.ContainsFunc(r.Processes, func(n Fated) bool { return sameFated(&n, &p) })
+			})
 		}
 	}
 	var problems []string

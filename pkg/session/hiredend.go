@@ -48,6 +48,7 @@ func (c *closing) beginHired(ctx context.Context) *hired {
 	h.units = c.m.unitsOf(&c.rec)
 	grace := c.grace()
 	h.endInside(ctx)
+	h.stopStarted(ctx)
 	h.wg.Go(func() {
 		ctx, cancel := context.WithTimeout(ctx, grace+min(beginTime, math.MaxInt64-grace))
 		defer cancel()

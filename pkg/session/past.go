@@ -106,8 +106,8 @@ const usualTime = 300 * time.Millisecond
 // session has put its label on: suspects, as engines do not say who asked. patience, if not
 // 0, is what each is given. An error says that one did not answer.
 func (m *Manager) past(ctx context.Context, rec *store.Session, list []engines.Engine, cookie string, patience time.Duration) (all []HiredContainer, err error) {
-	if !rec.Shims || len(list) == 0 {
-		return nil, nil // it did not want to know
+	if !rec.Shims || len(list) == 0 || rec.Created.IsZero() {
+		return nil, nil // it did not want to know, or it is not known since when
 	}
 	if patience > 0 {
 		brief, cancel := context.WithTimeout(ctx, patience)

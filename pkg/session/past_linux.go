@@ -31,23 +31,34 @@ func allConmons() []conmon {
 
 // conmonAt says of a process what it proves, nil if nothing.
 func conmonAt(pid int) *conmon {
+	c, kept := conmonIn(pid)
+	if kept {
+		return nil // who wants to outlive the session wants it of its container
+	}
+	return c
+}
+
+// conmonIn says the same of one that is in a box, whatever it wants: kept says that it is to
+// outlive the session that started it.
+func conmonIn(pid int) (c *conmon, kept bool) {
 	if uid, err := proc.UID(pid); err != nil || uid != os.Geteuid() {
-		return nil
+		return nil, false
 	}
 	if st, err := proc.ReadStat(pid); err != nil || st.Comm != "conmon" {
-		return nil
+		return nil, false
 	}
 	env, err := proc.Env(pid, append(engines.EnvNames(), EnvCookie, EnvKeep)...)
-	if err != nil || env[EnvCookie] == "" || env[EnvKeep] == "1" {
-		return nil // who wants to outlive the session wants it of its container
+	if err != nil || env[EnvCookie] == "" {
+		return nil, false
 	}
 	id := madeBy(proc.Args(pid))
 	if id == "" {
-		return nil
+		return nil, false
 	}
-	cookie := env[EnvCookie]
+	cookie, kept := env[EnvCookie], env[EnvKeep] == "1"
 	delete(env, EnvCookie)
-	return &conmon{engine: engines.Engine{Tool: "podman", Env: env}, id: id, pid: pid, cookie: cookie}
+	delete(env, EnvKeep)
+	return &conmon{engine: engines.Engine{Tool: "podman", Env: env}, id: id, pid: pid, cookie: cookie}, kept
 }
 
 // madeBy is the container that a conmon with these arguments runs, "" if it only runs a

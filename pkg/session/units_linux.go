@@ -87,7 +87,7 @@ func unitsAmong(files []unitFile, rec *store.Session) (all []UnitInfo) {
 			continue // of another session, or a scope
 		default:
 			fi, err := f.Info()
-			if err != nil || fi.ModTime().Before(rec.Created) {
+			if err != nil || rec.Created.IsZero() || fi.ModTime().Before(rec.Created) {
 				continue
 			}
 			u.Fate, u.Why = FateSuspect, "it was started since the session was opened; systemd does not say by whom"

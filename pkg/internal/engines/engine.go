@@ -209,10 +209,29 @@ func (e Engine) Stop(ctx context.Context, c *Container, grace time.Duration) (ki
 // have no name. One that is not there is removed.
 func (e Engine) Remove(ctx context.Context, c *Container) error {
 	err := e.client().remove(ctx, c)
+	if err != nil && strings.Contains(err.Error(), "already in progress") { // docker, of one with --rm
+		err = e.waitGone(ctx, c.ID, err)
+	}
 	if errors.Is(err, ErrGone) {
 		return nil
 	}
 	return err
+}
+
+// waitGone waits until a container is gone that somebody else removes: ErrGone, or why it is not.
+func (e Engine) waitGone(ctx context.Context, id string, why error) error {
+	ctx, cancel := context.WithTimeout(ctx, endTime)
+	defer cancel()
+	for {
+		if _, _, err := e.client().inspect(ctx, id); errors.Is(err, ErrGone) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return why
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
 }
 
 // Driver is who makes the cgroups of containers.

@@ -424,3 +424,25 @@ func TestRefused(t *testing.T) {
 		}
 	}
 }
+
+// Docker removes a container with --rm itself when it has ended: that is waited for.
+func TestRemoveInProgress(t *testing.T) {
+	f := &fake{}
+	f.add("c1", "s", "t", "i")
+	asked := 0
+	f.before = func(w http.ResponseWriter, r *http.Request) bool {
+		if r.Method == http.MethodDelete {
+			w.WriteHeader(http.StatusConflict)
+			fmt.Fprint(w, `{"message":"removal of container c1 is already in progress"}`)
+			return true
+		}
+		if asked++; asked == 3 {
+			delete(f.all, "c1")
+		}
+		return false
+	}
+	e := serve(t, f)
+	if err := e.Remove(t.Context(), &Container{ID: "c1"}); err != nil || asked < 3 {
+		t.Errorf("%v, after %d questions", err, asked)
+	}
+}

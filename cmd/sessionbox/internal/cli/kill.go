@@ -26,7 +26,8 @@ func (a *app) newKill() *cobra.Command {
 		Short: "End the tasks of a session, or one of them; the session stays open",
 		Long: `End a task, or all of a session, with everything it started: SIGKILL until the kernel
 says that nothing is left. With -s a signal is sent once to each process instead.
-The session stays open; ` + "`sessionbox close`" + ` ends it.
+The session stays open; ` + "`sessionbox close`" + ` ends it, and with it the containers, units and
+jobs that it had others start: those are no task's.
 
 Exit status:
   0  nothing of it is left, or the signal was sent

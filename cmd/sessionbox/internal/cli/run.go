@@ -257,7 +257,7 @@ func (r *running) close(ctx context.Context) error {
 	if errors.Is(err, session.ErrClosed) || errors.Is(err, session.ErrNotFound) {
 		return nil // somebody else was quicker
 	}
-	if receipt.Swept() > 0 && !r.quiet && !receipt.AlreadyClosed {
+	if receipt.Swept()+len(receipt.Kept) > 0 && !r.quiet && !receipt.AlreadyClosed {
 		if r.a.json {
 			r.a.jsonLine(receipt)
 		} else {

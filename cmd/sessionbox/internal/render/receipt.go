@@ -88,7 +88,7 @@ func headline(r *session.Receipt, now time.Time) (string, paint) {
 		}
 		return text + " in " + Took(r.TookSeconds), red
 	}
-	text := fmt.Sprintf("closed %s: %s%s%s%s in %s", name, sentence(f), withStrays(strays), withOthers(r), withSuspects(r), Took(r.TookSeconds))
+	text := fmt.Sprintf("closed %s: %s%s%s%s in %s", name, sentence(f), withStrays(strays), withOthers(r), withSuspects(r)+withKept(r), Took(r.TookSeconds))
 	if p := r.Usage.PeakBytes; p != nil && *p > 0 {
 		text += ", peak " + memlimit.FormatBytes(*p)
 	}
@@ -122,6 +122,18 @@ func withSuspects(r *session.Receipt) string {
 		return ", " + count(n, "suspect", "suspects") + " left alone"
 	}
 	return ""
+}
+
+// withKept counts who lives on in a session of its own.
+func withKept(r *session.Receipt) string {
+	n := len(r.Kept)
+	for i := range r.Nested {
+		n += len(r.Nested[i].Kept)
+	}
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", %d kept", n)
 }
 
 // withOthers counts what others had started.
