@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -145,16 +146,25 @@ func TestKeptDaemonizes(t *testing.T) {
 			p, q, deaf := r.payloads("kept"), r.payloads("daemon"), r.payloads("deaf")
 			dir := t.TempDir()
 			ready, now := filepath.Join(dir, "ready"), filepath.Join(dir, "now")
-			script := ": >" + ready + "; until [ -e " + now + " ]; do sleep 0.1; done; (env -i setsid " + shellWords(q.argv("payload")) + " &); exec " + shellWords(p.argv("payload"))
+			script := "echo $$ >" + ready + "; until [ -e " + now + " ]; do sleep 0.1; done; (env -i setsid " + shellWords(q.argv("payload")) + " &); exec " + shellWords(p.argv("payload"))
 			r.exec(id, "/bin/bash", "-c", "SESSIONBOX_KEEP=1 setsid bash -c "+shellWords([]string{script})+" & exit 0").must(t, 0, "exec")
-			eventually(t, "it runs, marked", func() bool { _, err := os.Stat(ready); return err == nil })
+			kept := 0
+			eventually(t, "it runs, marked", func() bool {
+				b, _ := os.ReadFile(ready)
+				kept, _ = strconv.Atoi(strings.TrimSpace(string(b)))
+				return kept > 0
+			})
 			if broken {
 				r.detach(id, "/bin/bash", "-c", "trap '' TERM; while :; do "+shellWords(deaf.argv("payload"))+"; done")
 				deaf.await(1)
 				c := r.start(bin(), "close", "--grace", "600s", id)
+				who, err := identify(kept)
+				if err != nil {
+					t.Fatal(err)
+				}
 				eventually(t, "it is kept", func() bool {
-					_, ok := r.listed("work.kept-1")
-					return ok && r.inspect("work.kept-1").Processes > 0 // bash, and what it waits for
+					i, ok := r.listed("work.kept-1")
+					return ok && r.inBox(who, i.ID)
 				})
 				c.die()
 			}
