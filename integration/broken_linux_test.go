@@ -19,25 +19,32 @@ func ownGroup() syscall.SysProcAttr { return syscall.SysProcAttr{Setpgid: true} 
 // for, so its number is nobody else's.
 func (p *running) killGroup() error { return syscall.Kill(-p.id.pid, syscall.SIGKILL) }
 
-// TestStateFull: with no room for records nothing new starts, and closing works.
-func TestStateFull(t *testing.T) {
+// smallState has the rig keep its records in a file system with this limit.
+func (r *rig) smallState(limit string) (dir string) {
+	r.t.Helper()
 	if os.Geteuid() != 0 {
-		t.Skip("needs root to mount a small file system")
+		r.t.Skip("needs root to mount a small file system")
 	}
-	r := newRig(t)
-	state := filepath.Join(r.home, "small")
-	if err := os.Mkdir(state, 0o700); err != nil {
-		t.Fatal(err)
+	dir = filepath.Join(r.home, "small")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		r.t.Fatal(err)
 	}
-	if err := syscall.Mount("tmpfs", state, "tmpfs", 0, "size=256k,mode=0700"); err != nil {
-		t.Fatal(err)
+	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, limit+",mode=0700"); err != nil {
+		r.t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if err := syscall.Unmount(state, syscall.MNT_DETACH); err != nil {
-			t.Error(err)
+	r.t.Cleanup(func() {
+		if err := syscall.Unmount(dir, syscall.MNT_DETACH); err != nil {
+			r.t.Error(err)
 		}
 	})
-	r.env = append(r.env, "SESSIONBOX_STATE_DIR="+state)
+	r.env = append(r.env, "SESSIONBOX_STATE_DIR="+dir)
+	return dir
+}
+
+// TestStateFull: with no room for records nothing new starts, and closing works.
+func TestStateFull(t *testing.T) {
+	r := newRig(t)
+	state := r.smallState("size=256k")
 	p, owned := r.payloads("payload"), r.payloads("owned")
 	id := r.open("full")
 	r.exec(id, p.argv("E05")...).must(t, 0, "exec")

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/sessionbox/sessionbox/pkg/session"
@@ -67,24 +66,9 @@ func TestHiredByStray(t *testing.T) {
 // TestHiredStateFull: a container cannot be removed, nor can anything be written down. The
 // session around the one that it is of is not called closed for that.
 func TestHiredStateFull(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("needs root to mount a small file system")
-	}
 	r := newRig(t)
 	e := r.engine()
-	state := filepath.Join(r.home, "small")
-	if err := os.Mkdir(state, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := syscall.Mount("tmpfs", state, "tmpfs", 0, "nr_inodes=400,mode=0700"); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := syscall.Unmount(state, syscall.MNT_DETACH); err != nil {
-			t.Error(err)
-		}
-	})
-	r.env = append(r.env, "SESSIONBOX_STATE_DIR="+state)
+	state := r.smallState("nr_inodes=400")
 	outer := r.open("full-outer")
 	inner := r.exec(outer, bin(), "open", "--shims", "--name", "full-inner").must(t, 0, "open inside").text()
 	made := r.exec(outer, bin(), "exec", inner, "--", "docker", "run", "bb").must(t, 0, "docker inside").text()

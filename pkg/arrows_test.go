@@ -22,7 +22,7 @@ var arrows = map[string][]string{
 	"pkg/internal/watch":   {},
 	"pkg/internal/launchd": {},
 	"pkg/internal/oci":     {},
-	"pkg/internal/doors":   {},
+	"pkg/internal/doors":   {"pkg/internal/park"},
 	"pkg/internal/engines": {},
 	"pkg/internal/shim":    {"pkg/internal/engines"},
 	"pkg/store":            {"pkg/memlimit", "pkg/internal/watch"},

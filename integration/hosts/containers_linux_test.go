@@ -34,9 +34,7 @@ func openContainers(ctx context.Context, t *testing.T, gen hosts.Generation) *ho
 // make the namespaces of a container in there.
 func TestSystemdContainers(t *testing.T) {
 	ctx := need(t, "systemd", hosts.CheckSystemd)
-	if run := os.Getenv("SESSIONBOX_TEST_RUN"); run != "" && !strings.Contains(run, "Container") {
-		t.Skip("SESSIONBOX_TEST_RUN names others")
-	}
+	chosen(t, "Container")
 	s := buildSuite(t)
 	h := boot(ctx, t, openContainers(ctx, t, hosts.Trixie), hosts.Options{Files: s.files})
 	ctx, cancel := context.WithTimeoutCause(ctx, containersTimeout+time.Minute, fmt.Errorf("the suite hangs"))
@@ -62,9 +60,7 @@ func TestSystemdContainers(t *testing.T) {
 // chooses others.
 func TestVMContainers(t *testing.T) {
 	ctx := need(t, "vm", hosts.CheckVM)
-	if run := os.Getenv("SESSIONBOX_TEST_RUN"); run != "" && !strings.Contains(run, "Container") {
-		t.Skip("SESSIONBOX_TEST_RUN names others")
-	}
+	chosen(t, "Container")
 	s := buildSuite(t)
 	for guest := range strings.SplitSeq(cmp.Or(os.Getenv("SESSIONBOX_TEST_GUESTS"), vmGuests), ",") {
 		t.Run(guest, func(t *testing.T) {

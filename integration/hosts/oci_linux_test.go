@@ -5,8 +5,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
-	"strings"
 	"testing"
 	"time"
 
@@ -22,9 +20,7 @@ const ociTimeout = 5 * time.Minute
 // TestSystemdOCI runs ociTests as root and, without any privileges, as the agent.
 func TestSystemdOCI(t *testing.T) {
 	ctx := need(t, "systemd", hosts.CheckSystemd)
-	if run := os.Getenv("SESSIONBOX_TEST_RUN"); run != "" && !strings.Contains(run, "OCI") {
-		t.Skip("SESSIONBOX_TEST_RUN names others")
-	}
+	chosen(t, "OCI")
 	s := buildSuite(t)
 	root := openContainers(ctx, t, hosts.Trixie)
 	for route, tests := range map[hosts.Route][]string{hosts.AsRoot: ociTests, hosts.Manager: ociTests, hosts.SSH: {"TestOCISession", "TestSpec"}} {

@@ -15,6 +15,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/sessionbox/sessionbox/pkg/internal/park"
 	"golang.org/x/sys/unix"
 )
 
@@ -73,7 +74,7 @@ func Start(ctx context.Context, cmd *exec.Cmd, helper string, o Order, start fun
 	if err == nil && len(said) == 0 {
 		return nil
 	}
-	end(cmd)
+	park.End(cmd)
 	if err != nil {
 		return fmt.Errorf("wait until the doors are closed: %w", ctx.Err())
 	}
@@ -84,26 +85,6 @@ func Start(ctx context.Context, cmd *exec.Cmd, helper string, o Order, start fun
 		return &os.PathError{Op: "fork/exec", Path: path, Err: syscall.Errno(errno)}
 	}
 	return &Refused{Text: string(said)}
-}
-
-// endTime is how long a process that was killed is waited for.
-const endTime = time.Second
-
-// end ends a child that nobody has waited for. One in state D, or whose output somebody else
-// has as well, is waited for by nobody after a while.
-func end(cmd *exec.Cmd) {
-	_ = cmd.Process.Kill()
-	ended := make(chan struct{})
-	go func() {
-		_ = cmd.Wait()
-		close(ended)
-	}()
-	timeout := time.NewTimer(endTime)
-	defer timeout.Stop()
-	select {
-	case <-ended:
-	case <-timeout.C:
-	}
 }
 
 // refusal makes a [*Refused] of what says that no user namespace can be made.

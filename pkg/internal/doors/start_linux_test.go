@@ -10,7 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // TestStartGivesUp: who never comes to close the doors is ended, and not waited for when its
@@ -18,19 +19,20 @@ import (
 func TestStartGivesUp(t *testing.T) {
 	dir := t.TempDir()
 	helper, noted := filepath.Join(dir, "helper"), filepath.Join(dir, "noted")
-	script := "#!/bin/sh\nsleep 600 &\necho $! >" + noted + ".new && mv " + noted + ".new " + noted + "\nwait\n"
+	script := "#!/bin/sh\nsleep 600 &\necho $! >" + noted + "\nwait\n"
+	if err := unix.Mkfifo(noted, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	if err := os.WriteFile(helper, []byte(script), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
+	said := make(chan []byte, 1)
 	go func() {
-		for ctx.Err() == nil {
-			if _, err := os.Stat(noted); err == nil {
-				cancel()
-			}
-			time.Sleep(10 * time.Millisecond)
-		}
+		b, _ := os.ReadFile(noted) // it is a pipe
+		said <- b
+		cancel()
 	}()
 	cmd := exec.Command("true")
 	var out bytes.Buffer
@@ -38,11 +40,7 @@ func TestStartGivesUp(t *testing.T) {
 	if err := Start(ctx, cmd, helper, Order{}, cmd.Start); !errors.Is(err, context.Canceled) {
 		t.Errorf("it gives %v", err)
 	}
-	b, err := os.ReadFile(noted)
-	if err != nil {
-		t.Fatal(err)
-	}
-	pid, err := strconv.Atoi(strings.TrimSpace(string(b)))
+	pid, err := strconv.Atoi(strings.TrimSpace(string(<-said)))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -77,7 +77,7 @@ func Start(ctx context.Context, cmd *exec.Cmd, helper string, place func(pid int
 	if err == nil {
 		return nil
 	}
-	if end(cmd) && FileInput(&before) {
+	if End(cmd) && FileInput(&before) {
 		*cmd = before // it has read nothing
 	}
 	if errno, ok := errors.AsType[execError](err); ok {
@@ -112,11 +112,11 @@ type execError syscall.Errno
 
 func (e execError) Error() string { return syscall.Errno(e).Error() }
 
-// end kills a stub and reaps it. It is a child that nobody has waited for, so its
+// End kills a stub and reaps it. It is a child that nobody has waited for, so its
 // pid is its own. False: it does not end for now (it is in D state or frozen by
 // cgroup v1), or its input does not, and somebody waits for that in the
 // background.
-func end(cmd *exec.Cmd) bool {
+func End(cmd *exec.Cmd) bool {
 	_ = cmd.Process.Kill()
 	ended := make(chan struct{})
 	go func() {
